@@ -1,0 +1,42 @@
+# Headstart: everything a developer or a newcomer runs. `make` alone lists it.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+.venv/.ready: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+setup: .venv/.ready  ## create .venv and install the package and its tools
+
+demo: setup  ## pretrain, fine-tune and compare on public film reviews (about 5 minutes)
+	$(BIN)/headstart demo
+
+test: setup  ## the fast tests (about 2 minutes)
+	$(BIN)/python -m pytest
+
+test-all: setup  ## every test, slow ones and downloads too
+	$(BIN)/python -m pytest -m ''
+
+check: setup  ## style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup  ## let ruff mend style and layout
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup  ## measure speed against named peers; writes benchmarks/
+	$(BIN)/python benchmarks/train_speed.py
+
+clean:  ## remove what the targets above made
+	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis runs/demo
+
+.PHONY: help setup demo test test-all check format bench clean

@@ -1,0 +1,25 @@
+"""Headstart tells you whether pretraining helps on your text, and hands you the model.
+
+The names below load what they need when they are first used: `import headstart` itself loads no torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Classifier": "headstart.use.predict",
+    "LanguageModel": "headstart.use.language",
+    "finetune": "headstart.train.finetune",
+    "pretrain": "headstart.train.pretrain",
+}
+__all__ = ["Classifier", "LanguageModel", "finetune", "pretrain"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'headstart' has no attribute '{name}'")

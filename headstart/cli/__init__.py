@@ -1,0 +1,9 @@
+"""The command line: each verb reads its arguments, calls one function and prints the answer.
+
+Results go to stdout, progress and notes to stderr. Heavy imports stay inside the verbs, so --help is instant.
+"""
+
+from headstart.cli import learn, look, study
+from headstart.cli.app import app
+
+__all__ = ["app", "learn", "look", "study"]

@@ -1,0 +1,185 @@
+"""The verbs that train: pretrain and finetune."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Option
+
+from headstart.cli.app import (
+    Batch,
+    Context,
+    Debug,
+    Device,
+    Encoding,
+    Json,
+    LabelColumn,
+    Out,
+    Quiet,
+    Rate,
+    Resume,
+    Seed,
+    Set,
+    Size,
+    TextColumn,
+    Threads,
+    Tokenizer,
+    Vocab,
+    app,
+    job_config,
+    training_settings,
+)
+from headstart.cli.terminal import Bar, accuracy_line, guarded, show, show_json
+
+
+@app.command()
+@guarded
+def pretrain(
+    corpus: Annotated[
+        list[str] | None, Argument(help="Text: .txt, .csv, .tsv, or folders of them.", show_default=False)
+    ] = None,
+    out: Out = "runs/pretrained",
+    objective: Annotated[str | None, Option(help="causal (left to right) or masked (two-way).")] = None,
+    preset: Annotated[str | None, Option(help="gpt, bert or classic.")] = None,
+    size: Size = None,
+    context: Context = None,
+    unit: Annotated[str | None, Option(help="What one text is: line, sentence or document.")] = None,
+    tokenizer: Tokenizer = None,
+    vocab: Vocab = None,
+    steps: Annotated[int | None, Option(help="Optimizer updates.")] = None,
+    batch_size: Batch = None,
+    lr: Rate = None,
+    text_column: TextColumn = None,
+    encoding: Encoding = None,
+    seed: Seed = None,
+    device: Device = None,
+    threads: Threads = None,
+    settings: Set = None,
+    resume: Resume = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Train a tokenizer and a language model on CORPUS."""
+    from headstart.config import PretrainConfig
+
+    given: dict[str, Any] = {
+        "objective": objective,
+        "data.paths": tuple(str(Path(path).absolute()) for path in corpus) if corpus else None,
+        "data.unit": unit,
+        "data.text_column": text_column,
+        "data.encoding": encoding,
+        "tokenizer.kind": tokenizer,
+        "tokenizer.vocab": vocab,
+        "model.preset": preset,
+        "model.size": size,
+        "model.context": context,
+        "train.steps": steps,
+    }
+    given |= training_settings(batch_size, lr, seed, device, threads)
+    config = job_config(PretrainConfig, given, settings, out, resume, needs={"data.paths": "a CORPUS"})
+    from headstart.train.pretrain import pretrain as job
+
+    result = job(config, out, resume, Bar(quiet))
+    if as_json:
+        show_json(result)
+        return
+    valid, train = result["valid"], result["train"]
+    show(
+        f"{result['run']}: {result['steps']} steps, {result['tokens_per_second']:,.0f} tokens/s, {result['seconds']:.0f} s"
+    )
+    if valid:
+        bits = f", {valid['bits_per_byte']:.3f} bits a byte" if valid["bits_per_byte"] else ""
+        show(f"validation loss {valid['loss']:.4f} nats a token (perplexity {valid['perplexity']:.2f}{bits})")
+    floor = f"; no model can be below {train['entropy']:.4f}, the text's own entropy" if "entropy" in train else ""
+    show(f"training loss {train['loss']:.4f}{floor}")
+
+
+@app.command()
+@guarded
+def finetune(
+    data: Annotated[str | None, Argument(help="Labelled rows: .csv, .tsv or a folder.", show_default=False)] = None,
+    base: Annotated[str | None, Option(help="A pretrained run, or a preset with --init scratch.")] = None,
+    out: Out = "runs/finetuned",
+    init: Annotated[str | None, Option(help="pretrained or scratch.")] = None,
+    train: Annotated[str | None, Option(help="What learns: full, head, or last:K layers.")] = None,
+    pool: Annotated[str | None, Option(help="What the head reads: last, cls or mean.")] = None,
+    epochs: Annotated[int | None, Option(help="Times through the training rows.")] = None,
+    valid: Annotated[str | None, Option(help="Validation rows; held out from DATA if not given.")] = None,
+    test: Annotated[str | None, Option(help="Test rows; held out from DATA if not given.")] = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    class_weights: Annotated[
+        bool, Option("--class-weights", help="Rare classes count as much as common ones.")
+    ] = False,
+    size: Size = None,
+    context: Context = None,
+    tokenizer: Tokenizer = None,
+    vocab: Vocab = None,
+    batch_size: Batch = None,
+    lr: Rate = None,
+    encoding: Encoding = None,
+    seed: Seed = None,
+    device: Device = None,
+    threads: Threads = None,
+    settings: Set = None,
+    resume: Resume = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Swap the head of a base for a classifier and train it on DATA."""
+    from headstart.config import PRESETS, FinetuneConfig
+    from headstart.errors import ConfigError
+
+    path = {
+        name: str(Path(p).absolute()) if p else None for name, p in (("train", data), ("valid", valid), ("test", test))
+    }
+    is_preset = base in PRESETS
+    given: dict[str, Any] = {
+        "base": str(Path(base).absolute()) if base and not is_preset and os.path.exists(base) else base,
+        "init": init,
+        "scope": train,
+        "pool": pool,
+        "epochs": epochs,
+        "class_weights": class_weights or None,
+        "data.train": path["train"],
+        "data.valid": path["valid"],
+        "data.test": path["test"],
+        "data.text_column": text_column,
+        "data.label_column": label_column,
+        "data.encoding": encoding,
+        "tokenizer.kind": tokenizer,
+        "tokenizer.vocab": vocab,
+        "model.preset": base if is_preset else None,
+        "model.size": size,
+        "model.context": context,
+    }
+    given |= training_settings(batch_size, lr, seed, device, threads)
+    if base and not is_preset and not resume:
+        settled = {"--size": size, "--context": context, "--tokenizer": tokenizer, "--vocab": vocab}
+        refused = [flag for flag, value in settled.items() if value is not None]
+        if refused:
+            raise ConfigError(f"{', '.join(refused)}: the base {base} settles this. Leave it out.")
+    config = job_config(FinetuneConfig, given, settings, out, resume, needs={"data.train": "DATA", "base": "--base"})
+    from headstart.train.finetune import finetune as job
+
+    result = job(config, out, resume, Bar(quiet))
+    from headstart.study.plots import plot_curves
+    from headstart.train.run import Run
+
+    plot_curves({"accuracy": Run.open(out)}, Path(out) / "curves.png")
+    if as_json:
+        show_json(result)
+        return
+    show(
+        f"{result['run']}: {result['trained_parameters']:,} of {result['parameters']:,} parameters trained, {result['seconds']:.0f} s"
+    )
+    show(
+        f"validation accuracy {result['valid']['accuracy']:.4f}, loss {result['valid']['loss']:.4f} (step {result['best_step']})"
+    )
+    if result["test"]:
+        show(accuracy_line("test accuracy", result["test"]))
+    show(f"learning curves: {Path(out) / 'curves.png'}")

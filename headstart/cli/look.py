@@ -1,0 +1,191 @@
+"""The verbs that put a finished run to work: generate, predict, evaluate, params."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from headstart.cli.app import (
+    Context,
+    Debug,
+    Encoding,
+    Json,
+    LabelColumn,
+    RunArgument,
+    Set,
+    Size,
+    TextColumn,
+    Vocab,
+    app,
+    nested_settings,
+)
+from headstart.cli.terminal import accuracy_line, guarded, piece, show, show_json, show_table
+
+
+@app.command()
+@guarded
+def generate(
+    run: RunArgument,
+    prompt: Annotated[str, Argument(help="The text to continue.", show_default=False)] = "",
+    tokens: Annotated[int, Option(min=1, help="Most tokens to add.")] = 40,
+    temperature: Annotated[
+        float, Option(min=0.0, help="0 takes the most probable token; 1 samples as the model believes.")
+    ] = 0.0,
+    top_k: Annotated[int, Option(min=0, help="Sample among the K most probable tokens; 0 = all.")] = 0,
+    top_p: Annotated[
+        float, Option(min=0.0, max=1.0, help="Sample among the tokens that hold this much probability.")
+    ] = 1.0,
+    seed: Annotated[int, Option(min=0, help="Of the sampling.")] = 0,
+    top: Annotated[int, Option(min=0, help="Show the K most probable tokens at each place.")] = 0,
+    plot: Annotated[Path | None, Option(help="Draw the table of tokens and probabilities to this file.")] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Continue PROMPT with the language model in RUN, and show how sure it was of each token."""
+    from headstart.models.decode import Sampling
+    from headstart.use.language import LanguageModel
+
+    how = Sampling(temperature, top_k, top_p, seed)
+    result = LanguageModel.load(run).generate(prompt, tokens, how, max(top, 6 if plot else 0))
+    if plot:
+        from headstart.study.plots import plot_tokens
+
+        plot_tokens(result, plot)
+    if as_json:
+        show_json(result)
+        return
+    show(result["text"])
+    for first in range(0, len(result["tokens"]), 8):
+        part = result["tokens"][first : first + 8]
+        show()
+        rows = [["chosen", *(f"{piece(t['token'])} {t['probability']:.2f}" for t in part)]]
+        for k in range(top):
+            best = [t["top"][k] if k < len(t["top"]) else None for t in part]
+            rows.append([str(k + 1), *(f"{piece(b['token'])} {b['probability']:.2f}" if b else "" for b in best)])
+        show_table(["", *(str(first + i + 1) for i in range(len(part)))], rows)
+
+
+@app.command()
+@guarded
+def predict(
+    run: RunArgument,
+    texts: Annotated[list[str] | None, Argument(metavar="TEXT...", help="Texts to label.", show_default=False)] = None,
+    file: Annotated[str | None, Option(help="Texts to label: one a line, or a .csv or .tsv file.")] = None,
+    text_column: TextColumn = None,
+    encoding: Encoding = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Label each TEXT with the classifier in RUN."""
+    from headstart.errors import UserError
+    from headstart.text.read import read_corpus
+
+    asked = list(texts or [])
+    if file:
+        asked += read_corpus([file], "line", encoding or "utf-8", text_column)
+    if not asked:
+        raise UserError("Nothing to label: give one or more texts, or --file.")
+    from headstart.use.predict import Classifier
+
+    records = Classifier.load(run).predict(asked)
+    if as_json:
+        show_json(records)
+        return
+    for record in records:
+        ranked = "  ".join(f"{label} {p:.2f}" for label, p in record["probabilities"].items())
+        show(f"{record['label']}\t{ranked}\t{record['text']}")
+
+
+@app.command()
+@guarded
+def evaluate(
+    run: RunArgument,
+    data: Annotated[
+        list[str], Argument(help="Labelled rows for a classifier, text for a language model.", show_default=False)
+    ],
+    unit: Annotated[
+        str | None, Option(help="For text: line, sentence or document; as in training if not given.")
+    ] = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    encoding: Encoding = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Score the model in RUN on DATA, with intervals."""
+    from headstart.config import PretrainConfig
+    from headstart.errors import UserError
+    from headstart.train.run import Run
+
+    if isinstance(Run.open(run).config, PretrainConfig):
+        from headstart.use.language import LanguageModel
+
+        scores = LanguageModel.load(run).evaluate(data, unit, text_column, encoding or "utf-8")
+        if as_json:
+            show_json(scores)
+            return
+        bits = f", {scores['bits_per_byte']:.3f} bits a byte" if scores["bits_per_byte"] else ""
+        show(
+            f"loss {scores['loss']:.4f} nats a token, perplexity {scores['perplexity']:.2f}{bits}; {scores['tokens']} tokens"
+        )
+        if "entropy" in scores:
+            show(
+                f"entropy of the text itself given the prefix: {scores['entropy']:.4f} (no model can have a lower loss on it)"
+            )
+        return
+    if len(data) != 1:
+        raise UserError("A classifier is scored on one file or folder of labelled rows.")
+    from headstart.use.predict import Classifier
+
+    scores = Classifier.load(run).evaluate(data[0], text_column, label_column, encoding or "utf-8")
+    if as_json:
+        show_json(scores)
+        return
+    show(accuracy_line("accuracy", scores) + f", macro-F1 {scores['macro_f1']:.4f}")
+    show()
+    labels, counts = scores["labels"], scores["confusion"]
+    show_table(["true \\ said", *labels], [[label, *map(str, row)] for label, row in zip(labels, counts, strict=True)])
+
+
+@app.command()
+@guarded
+def params(
+    target: Annotated[str, Argument(metavar="RUN|PRESET", help="A run, or gpt, bert or classic.", show_default=False)],
+    vocab: Vocab = None,
+    head: Annotated[str, Option(help="For a preset: lm or classify.")] = "lm",
+    labels: Annotated[int, Option(min=2, help="For --head classify: how many.")] = 2,
+    size: Size = None,
+    context: Context = None,
+    settings: Set = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show where the parameters are, with the product behind each number."""
+    from headstart.config import PRESETS
+    from headstart.errors import ConfigError, UserError, did_you_mean
+
+    if head not in ("lm", "classify"):
+        raise UserError(f"--head takes lm or classify, not '{head}'.{did_you_mean(head, ('lm', 'classify'))}")
+    from headstart.use.params import preset_parameters, run_parameters
+
+    if target in PRESETS:
+        given = {"model.preset": target, "model.vocab": vocab, "model.size": size, "model.context": context}
+        nested = nested_settings(given, settings)
+        if nested.keys() - {"model"}:
+            raise ConfigError(f"params knows only settings of the model, not {', '.join(nested.keys() - {'model'})}.")
+        result = preset_parameters(nested["model"], head, labels)
+    else:
+        result = run_parameters(target)
+    if as_json:
+        show_json(result)
+        return
+    rows = [
+        [m["name"], f"{m['parameters']:,}", m["formula"], "" if m["trainable"] else "frozen"] for m in result["modules"]
+    ]
+    show_table(["module", "parameters", "formula", ""], rows, right=(1,))
+    show()
+    show(
+        f"one layer {result['layer']:,}   base {result['base']:,}   total {result['total']:,}   trainable {result['trainable']:,}"
+    )

@@ -1,0 +1,138 @@
+"""What a person at a terminal sees: tables on stdout, progress on stderr, errors in one sentence."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import tempfile
+import traceback
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from headstart.errors import UserError
+from headstart.train.watch import Watch
+
+F = TypeVar("F", bound=Callable[..., None])
+
+
+def guarded(verb: F) -> F:
+    """The one place where an exception becomes a message and an exit code."""
+
+    @functools.wraps(verb)
+    def run(*args: Any, **kwargs: Any) -> None:
+        debug, as_json = "--debug" in sys.argv, bool(kwargs.get("as_json"))
+        try:
+            verb(*args, **kwargs)
+            sys.stdout.flush()
+        except UserError as error:
+            if debug:
+                raise
+            fail(error.code, str(error), error.exit_code, as_json)
+        except KeyboardInterrupt:
+            fail("STOPPED", "Stopped.", 130, as_json)
+        except BrokenPipeError:  # `| head` closed our stdout: nobody is left to write to
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(0)
+        except MemoryError:
+            fail("MEMORY", "Out of memory. Try a smaller --batch-size or --size.", 6, as_json)
+        except Exception as error:
+            if debug:
+                raise
+            with tempfile.NamedTemporaryFile("w", prefix="headstart-crash-", suffix=".txt", delete=False) as file:
+                file.write(f"headstart {' '.join(sys.argv[1:])}\n\n{traceback.format_exc()}")
+            cause = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            fail("BUG", f"This is a bug in Headstart, not in your input ({cause}). Details: {file.name}", 1, as_json)
+
+    return run  # type: ignore[return-value]
+
+
+def fail(code: str, message: str, exit_code: int, as_json: bool) -> None:
+    message = message.replace("\n", "\\n")  # one line, whatever a file is called
+    if as_json:
+        line = json.dumps({"error": {"code": code, "message": message}}, ensure_ascii=False)
+    else:
+        line = f"error[{code}]: {shown(message)}"
+    sys.stderr.write(line + "\n")
+    sys.exit(exit_code)
+
+
+def shown(text: str) -> str:
+    """`text` with control and direction characters made visible, so that data cannot drive the terminal.
+
+    >>> shown("a\\x1b[31mb")
+    'a\\\\x1b[31mb'
+    """
+    return "".join(
+        c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs") else c.encode("unicode_escape").decode()
+        for c in text
+    )
+
+
+def show_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+
+
+def show(text: str = "") -> None:
+    sys.stdout.write(shown(text) + "\n")
+
+
+def show_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
+    """A plain table, columns `right` aligned to the right."""
+    table = [[shown(cell).replace("\n", "⏎") for cell in row] for row in [header, *rows]]
+    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
+    for n, row in enumerate(table):
+        cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        sys.stdout.write("  ".join(cells).rstrip() + "\n")
+        if n == 0:
+            sys.stdout.write("  ".join("-" * w for w in widths).rstrip() + "\n")
+
+
+def accuracy_line(name: str, scores: dict[str, Any]) -> str:
+    low, high = scores["interval"]
+    return f"{name} {scores['accuracy']:.4f} (95 % interval {low:.4f} to {high:.4f}, {scores['rows']} rows)"
+
+
+def piece(token: str) -> str:
+    return token.replace("\n", "\\n").strip(" ") or "␣"
+
+
+class Bar(Watch):
+    """A progress bar with rate and time left, on a terminal; elsewhere only notes, unless quiet."""
+
+    def __init__(self, quiet: bool) -> None:
+        from rich.console import Console
+
+        self.console = Console(stderr=True, quiet=quiet, highlight=False, markup=False)
+        self.progress: Any = None
+
+    def start(self, title: str, total: int, done: int = 0) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        if not self.console.is_terminal:
+            return
+        self.progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("loss {task.fields[loss]:.3f}  {task.fields[rate]:,.0f} tokens/s"),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+        )
+        self.task = self.progress.add_task(shown(title), total=total, completed=done, loss=float("nan"), rate=0.0)
+        self.progress.start()
+
+    def advance(self, done: int, loss: float, tokens_per_second: float) -> None:
+        if self.progress is not None:
+            self.progress.update(self.task, completed=done, loss=loss, rate=tokens_per_second)
+
+    def note(self, text: str) -> None:
+        self.console.print(shown(text), soft_wrap=True)
+
+    def stop(self) -> None:
+        if self.progress is not None:
+            self.progress.stop()
+            self.progress = None

@@ -1,0 +1,327 @@
+"""Every knob on one page: frozen models, TOML in and out, `--set a.b=c`. No torch here.
+
+A run's settings are a PretrainConfig or a FinetuneConfig. What a user leaves out takes the default written
+here; what depends on the data (vocabulary, steps of an epoch) is filled in when the job starts, and the
+whole is written to config.toml of the run.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar, Union
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
+
+from headstart.errors import ConfigError, did_you_mean
+
+Preset = Literal["classic", "gpt", "bert"]
+Size = Literal["nano", "micro", "mini", "small", "medium"]
+Objective = Literal["causal", "masked"]
+Unit = Literal["line", "sentence", "document"]
+Pool = Literal["last", "cls", "mean"]
+
+# layers, heads, width, context
+SIZES: dict[str, tuple[int, int, int, int]] = {
+    "nano": (3, 3, 48, 128),
+    "micro": (4, 4, 128, 128),
+    "mini": (6, 6, 192, 256),
+    "small": (6, 6, 384, 256),
+    "medium": (12, 12, 768, 512),
+}
+
+# What makes a preset what it is, apart from its size.
+PRESETS: dict[str, dict[str, Any]] = {
+    "classic": {  # torch's nn.TransformerEncoder under a square mask
+        "causal": True, "positions": "sinusoidal", "norm": "post", "norm_eps": 1e-5, "activation": "relu",
+        "dropout": 0.2, "ff_dropout": 0.2, "scale_embedding": True, "tied": False, "head_bias": True,
+    },
+    "gpt": {  # as GPT-2
+        "causal": True, "positions": "learned", "norm": "pre", "norm_eps": 1e-5, "activation": "gelu_tanh",
+        "dropout": 0.1, "tied": True, "head_bias": False,
+    },
+    "bert": {  # as BERT
+        "causal": False, "positions": "learned", "norm": "post", "norm_eps": 1e-12, "activation": "gelu",
+        "dropout": 0.1, "embedding_norm": True, "head_transform": True, "tied": True, "head_bias": True,
+    },
+}  # fmt: skip
+CLASSIC_SIZE = {"layers": 4, "heads": 2, "width": 200, "ff": 200, "context": 256}
+
+
+class Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class TransformerConfig(Frozen):
+    """The shape of our own transformer. `preset` and `size` fill in whatever is not given beside them."""
+
+    preset: Preset = "gpt"
+    size: Size | None = None  # one dial for layers, heads, width and context
+    vocab: int = Field(0, ge=0)  # tokens; 0 until the tokenizer is known
+    context: int = Field(ge=2)  # most tokens a text may have
+    layers: int = Field(ge=1)
+    heads: int = Field(ge=1)
+    width: int = Field(ge=1)
+    ff: int = Field(ge=1)  # width of the feed-forward layer
+    dropout: float = Field(ge=0, lt=1)
+    ff_dropout: float = Field(0.0, ge=0, lt=1)  # between the two feed-forward matrices
+    causal: bool  # a position sees only itself and what stands before it
+    positions: Literal["learned", "sinusoidal", "none"]
+    norm: Literal["pre", "post"]  # layer norm before or after each sublayer
+    norm_eps: float
+    activation: Literal["relu", "gelu", "gelu_tanh"]
+    embedding_norm: bool = False
+    scale_embedding: bool = False  # times sqrt(width), as in "Attention is all you need"
+    tied: bool  # the output head uses the embedding matrix
+    head_bias: bool
+    head_transform: bool = False  # BERT's dense layer in front of the output matrix
+
+    @model_validator(mode="before")
+    @classmethod
+    def fill_from_preset(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        preset, size = str(given.get("preset", "gpt")), given.get("size")
+        shape: dict[str, Any]
+        if preset == "classic" and size is None:
+            shape = dict(CLASSIC_SIZE)
+        else:  # an unknown preset or size is filled in too, so that it alone is complained of
+            layers, heads, width, context = SIZES.get(str(size), SIZES["micro"])
+            width = given.get("width", width)
+            shape = {"layers": layers, "heads": heads, "width": width, "context": context}
+            shape["ff"] = 4 * width if isinstance(width, int) else 1
+        return {**PRESETS.get(preset, PRESETS["gpt"]), **shape, **given}
+
+    @model_validator(mode="after")
+    def heads_divide_width(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(f"width ({self.width}) must be a multiple of heads ({self.heads})")
+        if self.positions == "sinusoidal" and self.width % 2:
+            raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
+        return self
+
+
+class TokenizerConfig(Frozen):
+    """How text becomes tokens: a kind to train on the corpus, or a tokenizer to load."""
+
+    kind: str = "bpe"  # bpe, word, char, or the path of a tokenizer.json or of a run
+    vocab: int = Field(0, ge=0)  # most entries, special tokens included; 0 = what the corpus can feed
+
+
+class CorpusConfig(Frozen):
+    """Unlabelled text to pretrain on."""
+
+    paths: tuple[str, ...]
+    unit: Unit = "document"  # what one text is; documents are packed into blocks, the others are padded
+    encoding: str = "utf-8"
+    valid_fraction: float = Field(0.1, ge=0, lt=1)
+    boundaries: bool = True  # wrap each text in the start and end tokens
+    text_column: str | None = None  # for CSV and TSV
+
+
+class LabelledConfig(Frozen):
+    """Labelled text to fine-tune on."""
+
+    train: str
+    valid: str | None = None  # made from train when not given
+    test: str | None = None
+    text_column: str | None = None
+    label_column: str | None = None
+    encoding: str = "utf-8"
+    valid_fraction: float = Field(0.2, gt=0, lt=1)  # of what is not test
+    test_fraction: float = Field(0.2, ge=0, lt=1)
+    split_seed: int = 0
+
+
+class TrainConfig(Frozen):
+    """How long and how fast to learn. Independent of what is learned."""
+
+    steps: int = Field(2000, ge=0)  # optimizer updates; 0 when fine-tuning: as many as the epochs need
+    batch_size: int = Field(32, ge=1)  # examples in one forward pass
+    accumulate: int = Field(1, ge=1)  # forward passes in one update
+    lr: float = Field(1e-3, gt=0)  # peak
+    final_lr: float = Field(0.1, ge=0, le=1)  # of the peak, at the end of the cosine
+    warmup: float = Field(0.05, ge=0, lt=1)  # part of the steps until the peak
+    weight_decay: float = Field(0.1, ge=0)  # on matrices only
+    beta2: float = Field(0.99, gt=0, lt=1)
+    clip: float = Field(1.0, ge=0)  # largest gradient norm; 0 turns clipping off
+    eval_every: int = Field(0, ge=0)  # updates between looks at the validation rows; 0: a tenth of the run, or an epoch
+    checkpoint_every: int = Field(0, ge=0)  # updates; 0: with every evaluation
+    log_every: int = Field(10, ge=1)
+    patience: int = Field(0, ge=0)  # evaluations without a better one before stopping; 0 never stops
+    seed: int = Field(0, ge=0, lt=2**63)
+    device: str = "cpu"
+    threads: int = Field(0, ge=0)  # 0 leaves it to torch
+    tensorboard: bool = True
+    keep_checkpoints: bool = False
+
+    def scheduled(self, steps: int, eval_every: int) -> TrainConfig:
+        """These settings with every 0 that means "depends" filled in."""
+        every = self.eval_every or max(1, eval_every)
+        filled = {
+            "steps": self.steps or steps,
+            "eval_every": every,
+            "checkpoint_every": self.checkpoint_every or every,
+        }
+        return self.model_copy(update=filled)
+
+
+class PretrainConfig(Frozen):
+    """A language model from text."""
+
+    job: Literal["pretrain"] = "pretrain"
+    objective: Objective = "causal"
+    mask_rate: float = Field(0.15, gt=0, lt=1)  # tokens hidden, when the objective is masked
+    samples: tuple[str, ...] = ("",)  # prompts continued after each evaluation, when the objective is causal
+    data: CorpusConfig
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    model: TransformerConfig = Field(default_factory=lambda: TransformerConfig.model_validate({}))
+    train: TrainConfig = TrainConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def preset_follows_objective(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and given.get("objective") == "masked":
+            model = given.get("model", {})
+            if not isinstance(model, Mapping):
+                return given
+            model = {"preset": "bert", **model}
+            if model["preset"] == "classic":
+                model.setdefault("causal", False)
+            return {**given, "model": model}
+        return given
+
+    @model_validator(mode="after")
+    def objective_fits_the_model(self) -> Self:
+        if self.model.causal != (self.objective == "causal"):
+            sight = "causal (left to right)" if self.model.causal else "two-way"
+            raise ValueError(
+                f"objective '{self.objective}' cannot train a {sight} model (preset {self.model.preset}). "
+                "Use gpt or classic for causal, bert or classic for masked"
+            )
+        return self
+
+
+class FinetuneConfig(Frozen):
+    """A classifier from labelled text, on a pretrained base or from scratch."""
+
+    job: Literal["finetune"] = "finetune"
+    base: str  # a run, or, with init = "scratch", a preset
+    init: Literal["pretrained", "scratch"] = "pretrained"
+    scope: str = "full"  # what is trained: full, head, or last:K layers
+    pool: Pool | None = None  # None: the last real token of a causal base, [CLS] otherwise
+    class_weights: bool = False  # rare classes count as much as common ones
+    head_dropout: float = Field(0.1, ge=0, lt=1)
+    epochs: int = Field(10, ge=1)
+    data: LabelledConfig
+    tokenizer: TokenizerConfig = TokenizerConfig()  # used only when base is a preset
+    model: TransformerConfig = Field(default_factory=lambda: TransformerConfig.model_validate({}))
+    train: TrainConfig = TrainConfig(steps=0, lr=5e-4, batch_size=16, warmup=0.1, weight_decay=0.01, beta2=0.999)
+
+    @field_validator("scope")
+    @classmethod
+    def scope_is_known(cls, scope: str) -> str:
+        if not re.fullmatch(r"full|head|last:[1-9]\d*", scope):
+            raise ValueError("what is trained is full, head or last:K, K being 1 or more")
+        return scope
+
+    @model_validator(mode="before")
+    @classmethod
+    def own_training_defaults(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and isinstance(given.get("train"), Mapping):
+            default = cls.model_fields["train"].default
+            return {**given, "train": {**default.model_dump(), **given["train"]}}
+        return given
+
+
+RunConfig = Annotated[Union[PretrainConfig, FinetuneConfig], Field(discriminator="job")]
+_RUN_CONFIG: TypeAdapter[PretrainConfig | FinetuneConfig] = TypeAdapter(RunConfig)
+C = TypeVar("C", bound=Frozen)
+
+
+def parse(kind: type[C], settings: Mapping[str, Any], source: str = "the settings") -> C:
+    """`settings` as a checked `kind`; every contradiction and unknown key is named at once."""
+    try:
+        return kind.model_validate(settings)
+    except ValidationError as error:
+        raise ConfigError(_explain(error, kind, source)) from None
+
+
+def load_run_config(path: Path) -> PretrainConfig | FinetuneConfig:
+    try:
+        return _RUN_CONFIG.validate_python(tomllib.loads(path.read_text("utf-8")))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}.") from None
+    except ValidationError as error:
+        raise ConfigError(_explain(error, None, str(path))) from None
+
+
+def to_toml(config: Frozen) -> str:
+    return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
+
+
+def with_override(settings: dict[str, Any], assignment: str) -> dict[str, Any]:
+    """`settings` with one `a.b=c` applied; the value is read as TOML, or as plain text.
+
+    >>> with_override({"train": {"lr": 0.1}}, "train.steps=20")
+    {'train': {'lr': 0.1, 'steps': 20}}
+    """
+    key, separator, text = assignment.partition("=")
+    names = key.strip().split(".")
+    if not separator or not all(names):
+        raise ConfigError(f"--set takes name=value, such as train.lr=0.001, not '{assignment}'.")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    for name in reversed(names):
+        value = {name: value}
+    return merge(settings, value)
+
+
+def merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """`first` with `second` laid over it, table by table."""
+    merged = dict(first)
+    for key, value in second.items():
+        old = merged.get(key)
+        merged[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def differences(config: Frozen, settings: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """The given settings that are not those of `config`, as `train.lr: 0.001, not 0.01`."""
+    found = []
+    for key, asked in settings.items():
+        name, stored = f"{prefix}{key}", getattr(config, key, None)
+        if isinstance(asked, Mapping) and isinstance(stored, Frozen):
+            found += differences(stored, asked, f"{name}.")
+        elif (tuple(asked) if isinstance(asked, list) else asked) != stored:
+            found.append(f"{name}: {stored}, not {asked}")
+    return found
+
+
+def _explain(error: ValidationError, kind: type[Frozen] | None, source: str) -> str:
+    problems = []
+    for problem in error.errors():
+        where = [str(part) for part in problem["loc"] if part not in ("pretrain", "finetune")]
+        if problem["type"] == "extra_forbidden":
+            hint = did_you_mean(where[-1], _names_beside(kind, where[:-1]))
+            table = f" in [{'.'.join(where[:-1])}]" if where[:-1] else ""
+            problems.append(f"unknown setting '{where[-1]}'{table}.{hint}")
+        else:
+            message = problem["msg"].removeprefix("Value error, ")
+            value = problem["input"]
+            shown = f" (got {value!r})" if isinstance(value, (str, int, float)) else ""
+            problems.append(f"{'.'.join(where) or 'together'}: {message}{shown}.")
+    return f"{source}: " + " ".join(problems)
+
+
+def _names_beside(kind: type[Frozen] | None, where: Iterable[str]) -> list[str]:
+    kinds: list[type[Frozen]] = [kind] if kind else [PretrainConfig, FinetuneConfig]
+    for name in where:
+        fields = [k.model_fields[name].annotation for k in kinds if name in k.model_fields]
+        kinds = [field for field in fields if isinstance(field, type) and issubclass(field, Frozen)]
+    return [name for k in kinds for name in k.model_fields]

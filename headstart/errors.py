@@ -1,0 +1,79 @@
+"""What a user can put right, and the exit code each kind gets.
+
+Exit codes: 0 done, 1 our bug, 2 usage, 3 data, 4 configuration, 5 model or checkpoint, 6 resources,
+7 diverged, 8 run directory busy, 9 network, 130/143 stopped by a signal with its state saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class UserError(Exception):
+    """A fault that the user can mend. `code` names it for scripts: DATA_EMPTY, RUN_BUSY."""
+
+    exit_code = 2
+    code = "USAGE"
+
+    def __init__(self, message: str, code: str | None = None) -> None:
+        super().__init__(message)
+        if code:
+            self.code = code
+
+
+class DataError(UserError):
+    exit_code = 3
+    code = "DATA"
+
+
+class ConfigError(UserError):
+    exit_code = 4
+    code = "CONFIG"
+
+
+class ModelError(UserError):
+    exit_code = 5
+    code = "MODEL"
+
+
+class ResourceError(UserError):
+    exit_code = 6
+    code = "RESOURCES"
+
+
+class DivergedError(UserError):
+    exit_code = 7
+    code = "DIVERGED"
+
+
+class BusyError(UserError):
+    exit_code = 8
+    code = "RUN_BUSY"
+
+
+class NetworkError(UserError):
+    exit_code = 9
+    code = "NETWORK"
+
+
+class Stopped(UserError):
+    """A signal arrived: the state is saved and the run can be resumed."""
+
+    code = "STOPPED"
+
+    def __init__(self, message: str, signal_number: int) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + signal_number
+
+
+def did_you_mean(value: str, known: Iterable[str]) -> str:
+    """A hint to append to a message, or nothing.
+
+    >>> did_you_mean("stepz", ["steps", "lr"])
+    " Did you mean 'steps'?"
+    >>> did_you_mean("x", ["steps"])
+    ''
+    """
+    close = get_close_matches(value, list(known), n=1, cutoff=0.6)
+    return f" Did you mean '{close[0]}'?" if close else ""

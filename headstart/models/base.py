@@ -1,0 +1,110 @@
+"""The interface that every base has, ours or another's, and what follows from its ordered layers.
+
+Shapes: B examples, T tokens, D width, H heads.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from headstart.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class States:
+    """What a base made of a batch; `layers` and `attention` only when it was asked to `look`."""
+
+    last: Tensor  # (B, T, D)
+    layers: tuple[Tensor, ...] = ()  # the embedding and each layer's output, (B, T, D)
+    attention: tuple[Tensor, ...] = ()  # one (B, H, T, T) a layer
+
+
+@dataclass
+class Cache:
+    """Keys and values of the tokens read so far, in memory set aside once."""
+
+    keys: list[Tensor] = field(default_factory=list)  # one (B, H, context, D // H) a layer
+    values: list[Tensor] = field(default_factory=list)
+    length: int = 0
+
+
+class Base(nn.Module, ABC):
+    width: int
+    max_len: int
+    causal: bool
+
+    @property
+    @abstractmethod
+    def blocks(self) -> nn.ModuleList:
+        """The repeated layers, input to output."""
+
+    @abstractmethod
+    def forward(self, ids: Tensor, mask: Tensor, look: bool = False) -> States:
+        """States of (B, T) ids under a (B, T) mask, True = real; padding stands on the right."""
+
+    def new_cache(self, batch: int) -> Cache:
+        raise NotImplementedError("a two-way base reads the whole text at once")
+
+    def step(self, ids: Tensor, cache: Cache) -> States:
+        """States of the next (B, T) tokens of a causal base; `cache` grows by T."""
+        raise NotImplementedError("a two-way base reads the whole text at once")
+
+
+def layer_groups(base: Base) -> list[tuple[str, list[nn.Parameter]]]:
+    """The parameters of `base` in order from input to output, each exactly once.
+
+    Freezing, layer-wise learning rates and the parameter table all read this one partition.
+    """
+    inside = {id(p) for block in base.blocks for p in block.parameters()}
+    names = dict(base.named_parameters())
+    first_block = next(i for i, p in enumerate(names.values()) if id(p) in inside)
+    outside = [(i, p) for i, p in enumerate(names.values()) if id(p) not in inside]
+    groups = [("embedding", [p for i, p in outside if i < first_block])]
+    groups += [(f"layer {n}", list(block.parameters())) for n, block in enumerate(base.blocks, start=1)]
+    groups.append(("final", [p for i, p in outside if i > first_block]))
+    return [(name, parameters) for name, parameters in groups if parameters]
+
+
+def freeze(base: Base, scope: str) -> None:
+    """Let only `scope` of `base` learn: full, head (nothing of the base) or last:K layers."""
+    groups = layer_groups(base)
+    if scope == "full":
+        free = len(groups)
+    elif scope == "head":
+        free = 0
+    else:
+        layers, count = len(base.blocks), int(scope.removeprefix("last:"))
+        if count > layers:
+            raise ConfigError(f"The base has {layers} layers; --train {scope} asks for more of them.")
+        free = count + (groups[-1][0] == "final")
+    for i, (_, parameters) in enumerate(groups):
+        for parameter in parameters:
+            parameter.requires_grad = i >= len(groups) - free
+
+
+def parameter_table(model: nn.Module) -> list[dict[str, Any]]:
+    """One row a module with parameters of its own: its count, the product behind it, and whether it learns."""
+    seen: set[int] = set()
+    rows: list[dict[str, Any]] = []
+    for name, module in model.named_modules():
+        own = list(module.parameters(recurse=False))
+        fresh = [p for p in own if id(p) not in seen]
+        seen.update(map(id, own))
+        if not own:
+            continue
+        formula = " + ".join("×".join(map(str, p.shape)) for p in fresh)
+        if len(fresh) < len(own):
+            formula = f"{formula + ' + ' if formula else ''}shared with the embedding"
+        rows.append(
+            {
+                "name": name,
+                "parameters": sum(p.numel() for p in fresh),
+                "formula": formula,
+                "trainable": all(p.requires_grad for p in own),
+            }
+        )
+    return rows

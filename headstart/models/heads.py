@@ -1,0 +1,126 @@
+"""What is put on top of a base: pooling, language-model and class heads, and Model, which joins them.
+
+Shapes: B examples, T tokens, N positions that count, D width, V vocabulary, C classes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headstart.config import TransformerConfig
+from headstart.models.base import Base, States
+from headstart.models.loss import chunked_cross_entropy
+from headstart.models.transformer import activation
+from headstart.text.batch import IGNORE
+
+Pooling = Callable[[Tensor, Tensor], Tensor]
+
+
+def every_token(hidden: Tensor, mask: Tensor) -> Tensor:
+    return hidden  # (B, T, D)
+
+
+def last_real(hidden: Tensor, mask: Tensor) -> Tensor:
+    return hidden[torch.arange(len(hidden)), mask.sum(1) - 1]  # (B, D); position -1 would read padding
+
+
+def first(hidden: Tensor, mask: Tensor) -> Tensor:
+    return hidden[:, 0]  # (B, D)
+
+
+def mean_real(hidden: Tensor, mask: Tensor) -> Tensor:
+    weight = mask.unsqueeze(-1).to(hidden.dtype)
+    return (hidden * weight).sum(1) / weight.sum(1)  # (B, D)
+
+
+POOLS: dict[str, Pooling] = {"last": last_real, "cls": first, "mean": mean_real}
+
+
+class Head(nn.Module, ABC):
+    pool: Pooling
+
+    @abstractmethod
+    def logits(self, hidden: Tensor) -> Tensor:
+        """What prediction and inspection use."""
+
+    @abstractmethod
+    def loss(self, hidden: Tensor, target: Tensor) -> tuple[Tensor, float]:
+        """What training uses: the loss summed over what counts, and how much that is."""
+
+
+class LanguageHead(Head):
+    """A score for every entry of the vocabulary at every token, for causal and masked models alike."""
+
+    def __init__(self, cfg: TransformerConfig, embedding: nn.Embedding) -> None:
+        super().__init__()
+        self.pool = every_token
+        self.transform: nn.Module = nn.Identity()
+        if cfg.head_transform:
+            dense = nn.Linear(cfg.width, cfg.width)
+            nn.init.normal_(dense.weight, std=0.02)
+            nn.init.zeros_(dense.bias)
+            norm = nn.LayerNorm(cfg.width, eps=cfg.norm_eps)
+            self.transform = nn.Sequential(dense, activation(cfg.activation), norm)
+        self.weight = embedding.weight if cfg.tied else nn.Parameter(torch.empty(cfg.vocab, cfg.width))
+        self.bias = nn.Parameter(torch.zeros(cfg.vocab)) if cfg.head_bias else None
+        if not cfg.tied:
+            nn.init.normal_(self.weight, std=0.02)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return F.linear(self.transform(hidden), self.weight, self.bias)
+
+    def loss(self, hidden: Tensor, target: Tensor) -> tuple[Tensor, float]:
+        counted = target != IGNORE  # (B, T); only these rows reach the vocabulary-wide matrix
+        rows = self.transform(hidden[counted])  # (N, D)
+        return chunked_cross_entropy(rows, self.weight, self.bias, target[counted]), float(len(rows))
+
+
+class ClassHead(Head):
+    """A score for each class, from one vector a text."""
+
+    weights: Tensor
+
+    def __init__(self, width: int, classes: int, pool: Pooling, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.pool = pool
+        self.drop = nn.Dropout(dropout)
+        self.linear = nn.Linear(width, classes)
+        self.register_buffer("weights", torch.ones(classes), persistent=False)  # of the classes, in the loss
+        nn.init.normal_(self.linear.weight, std=0.02)
+        nn.init.zeros_(self.linear.bias)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return self.linear(self.drop(hidden))
+
+    def loss(self, hidden: Tensor, target: Tensor) -> tuple[Tensor, float]:
+        logits = self.logits(hidden)
+        return F.cross_entropy(logits, target, self.weights, reduction="sum"), float(self.weights[target].sum())
+
+
+class Model(nn.Module):
+    """A base and a head. Transfer is `Model(pretrained.base, ClassHead(...))`."""
+
+    def __init__(self, base: Base, head: Head) -> None:
+        super().__init__()
+        self.base, self.head = base, head
+
+    def features(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """What the head reads: every token's state, or the pooled one."""
+        return self.head.pool(self.base(ids, mask).last, mask)
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        return self.head.logits(self.features(ids, mask))
+
+    def look(self, ids: Tensor, mask: Tensor) -> States:
+        return self.base(ids, mask, look=True)
+
+    def train(self, mode: bool = True) -> Model:
+        super().train(mode)
+        if mode and not any(p.requires_grad for p in self.base.parameters()):
+            self.base.eval()  # a frozen base is a fixed function: no dropout in it
+        return self

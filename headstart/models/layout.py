@@ -1,0 +1,118 @@
+"""The tensor names and layouts under which GPT-2 and BERT keep the same weights on disk.
+
+Ours on the left, theirs on the right; `{}` is a layer's number. `classic` has no counterpart there and keeps
+our names. What is done here is renaming, transposing and cutting: no number changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from headstart.config import TransformerConfig
+
+_GPT2 = {
+    "base.tokens": "transformer.wte",
+    "base.positions": "transformer.wpe",
+    "base.layers.{}.attention_norm": "transformer.h.{}.ln_1",
+    "base.layers.{}.attention.qkv": "transformer.h.{}.attn.c_attn",
+    "base.layers.{}.attention.out": "transformer.h.{}.attn.c_proj",
+    "base.layers.{}.ff_norm": "transformer.h.{}.ln_2",
+    "base.layers.{}.up": "transformer.h.{}.mlp.c_fc",
+    "base.layers.{}.down": "transformer.h.{}.mlp.c_proj",
+    "base.norm": "transformer.ln_f",
+    "head": "lm_head",
+    "head.linear": "score",
+}
+_GPT2_TRANSPOSED = re.compile(r"\.(c_attn|c_proj|c_fc)\.weight$")  # GPT-2's linear layers are (in, out)
+
+_BERT = {
+    "base.tokens": "bert.embeddings.word_embeddings",
+    "base.positions": "bert.embeddings.position_embeddings",
+    "base.embedding_norm": "bert.embeddings.LayerNorm",
+    "base.layers.{}.attention.query": "bert.encoder.layer.{}.attention.self.query",
+    "base.layers.{}.attention.key": "bert.encoder.layer.{}.attention.self.key",
+    "base.layers.{}.attention.value": "bert.encoder.layer.{}.attention.self.value",
+    "base.layers.{}.attention.out": "bert.encoder.layer.{}.attention.output.dense",
+    "base.layers.{}.attention_norm": "bert.encoder.layer.{}.attention.output.LayerNorm",
+    "base.layers.{}.up": "bert.encoder.layer.{}.intermediate.dense",
+    "base.layers.{}.down": "bert.encoder.layer.{}.output.dense",
+    "base.layers.{}.ff_norm": "bert.encoder.layer.{}.output.LayerNorm",
+    "head": "cls.predictions",
+    "head.transform.0": "cls.predictions.transform.dense",
+    "head.transform.2": "cls.predictions.transform.LayerNorm",
+    "head.linear": "classifier",
+}
+_BERT_TYPES = "bert.embeddings.token_type_embeddings.weight"  # (2, D): first and second sentence
+
+Tensors = dict[str, Tensor]
+
+
+def to_disk(state: Mapping[str, Tensor], cfg: TransformerConfig) -> Tensors:
+    """The tensors of a Model under the names that plain transformers looks for."""
+    match cfg.preset:
+        case "gpt":
+            return {
+                (name := _rename(ours, _GPT2)): t.T.contiguous() if _GPT2_TRANSPOSED.search(name) else t
+                for ours, t in state.items()
+            }
+        case "bert":
+            renamed = {_rename(ours, _BERT): t for ours, t in _cut_qkv(state).items()}
+            some = next(iter(renamed.values()))
+            return {**renamed, _BERT_TYPES: some.new_zeros(2, cfg.width)}
+        case "classic":
+            return dict(state)
+
+
+def from_disk(tensors: Mapping[str, Tensor], cfg: TransformerConfig) -> Tensors:
+    """The same tensors back under our names."""
+    match cfg.preset:
+        case "gpt":
+            back = {theirs: ours for ours, theirs in _GPT2.items()}
+            return {
+                _rename(name, back): t.T.contiguous() if _GPT2_TRANSPOSED.search(name) else t
+                for name, t in tensors.items()
+            }
+        case "bert":
+            back = {theirs: ours for ours, theirs in _BERT.items()}
+            state = {_rename(name, back): t for name, t in tensors.items() if name != _BERT_TYPES}
+            types = tensors.get(_BERT_TYPES)
+            if types is not None and types[0].any():  # every token of ours is of the first sentence
+                state["base.positions.weight"] = state["base.positions.weight"] + types[0]
+            return _join_qkv(state)
+        case "classic":
+            return dict(tensors)
+
+
+def _rename(name: str, table: Mapping[str, str]) -> str:
+    """`name` by the longest entry of `table` that it begins with, its layer number carried over."""
+    number = re.search(r"\.(\d+)\.", name)
+    digits = number.group(1) if number and not name.startswith("head") else ""
+    generic = name.replace(f".{digits}.", ".{}.", 1) if digits else name
+    module, _, kind = generic.rpartition(".")
+    return f"{table[module].replace('{}', digits)}.{kind}" if module in table else name
+
+
+def _cut_qkv(state: Mapping[str, Tensor]) -> Tensors:
+    cut: Tensors = {}
+    for name, tensor in state.items():
+        if ".qkv." in name:
+            for part, piece in zip(("query", "key", "value"), tensor.chunk(3), strict=True):
+                cut[name.replace("qkv", part)] = piece.contiguous()
+        else:
+            cut[name] = tensor
+    return cut
+
+
+def _join_qkv(state: Mapping[str, Tensor]) -> Tensors:
+    joined: Tensors = {}
+    for name, tensor in state.items():
+        if ".attention.query." in name:
+            parts = [state[name.replace("query", part)] for part in ("query", "key", "value")]
+            joined[name.replace("query", "qkv")] = torch.cat(parts)
+        elif ".attention.key." not in name and ".attention.value." not in name:
+            joined[name] = tensor
+    return joined

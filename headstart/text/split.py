@@ -1,0 +1,149 @@
+"""Train, validation and test rows: given or made, and what they share.
+
+A made split goes by a hash of the text, so it is the same on every machine, does not depend on the order of
+the file, and never puts two copies of one text on different sides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from headstart.config import CorpusConfig, LabelledConfig
+from headstart.errors import DataError, did_you_mean
+from headstart.text.read import Example, read_corpus, read_labelled
+
+T = TypeVar("T")
+FEW_DOCUMENTS = 20  # below this many, the end of each document is held out instead of whole documents
+
+
+@dataclass(frozen=True)
+class Corpus:
+    train: list[str]
+    valid: list[str]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    train: list[Example]
+    valid: list[Example]
+    test: list[Example]
+    labels: list[str]  # sorted; the index of a label is its class number
+
+    def facts(self) -> dict[str, Any]:
+        """Sizes, label counts and overlaps for data.json."""
+        parts = {"train": self.train, "valid": self.valid, "test": self.test}
+        return {
+            "rows": {name: len(rows) for name, rows in parts.items()},
+            "labels": {name: dict(sorted(Counter(e.label for e in rows).items())) for name, rows in parts.items()},
+            "overlap": overlaps(self.train, self.valid, self.test),
+            "split_sha256": _digest(*(f"{name}\t{e.label}\t{e.text}" for name, rows in parts.items() for e in rows)),
+        }
+
+
+def split_corpus(cfg: CorpusConfig) -> Corpus:
+    """The corpus of `cfg` with its validation part held out."""
+    texts = read_corpus(cfg.paths, cfg.unit, cfg.encoding, cfg.text_column)
+    if not cfg.valid_fraction:
+        return Corpus(texts, [])
+    if cfg.unit == "document" and len(texts) < FEW_DOCUMENTS:
+        cuts = [int(len(text) * (1 - cfg.valid_fraction)) for text in texts]
+        heads, tails = (
+            [text[:cut] for text, cut in zip(texts, cuts, strict=True)],
+            [text[cut:] for text, cut in zip(texts, cuts, strict=True)],
+        )
+        return Corpus([t for t in heads if t.strip()], [t for t in tails if t.strip()])
+    train, valid = hash_split(texts, texts, [""] * len(texts), cfg.valid_fraction, seed=0)
+    if not train or not valid:
+        raise DataError(
+            f"{', '.join(cfg.paths)}: {len(texts)} texts are too few to hold some out. "
+            "Use --set data.valid_fraction=0 to train on all of them.",
+            "DATA_SMALL",
+        )
+    return Corpus(train, valid)
+
+
+def split_labelled(cfg: LabelledConfig) -> Labelled:
+    """The rows of `cfg`, split where a part is not given, and checked against each other."""
+
+    def read(path: str) -> list[Example]:
+        return read_labelled(path, cfg.text_column, cfg.label_column, cfg.encoding)
+
+    train = read(cfg.train)
+    valid = read(cfg.valid) if cfg.valid else []
+    test = read(cfg.test) if cfg.test else []
+    if not cfg.test and cfg.test_fraction:
+        train, test = _stratified(train, cfg.test_fraction, cfg.split_seed)
+    if not cfg.valid:
+        train, valid = _stratified(train, cfg.valid_fraction, cfg.split_seed + 1)
+    labels = sorted({e.label for e in train})
+    if len(labels) < 2:
+        only = f"only the label '{labels[0]}'" if labels else "no rows"
+        raise DataError(f"{cfg.train}: {only} to train on; a classifier needs two or more.", "DATA_ONE_CLASS")
+    for name, rows in (("validation", valid), ("test", test)):
+        strange = sorted({e.label for e in rows} - set(labels))
+        if strange:
+            shown = ", ".join(f"'{label}'" for label in strange[:5])
+            raise DataError(
+                f"The {name} rows have labels that the training rows do not: {shown}."
+                f"{did_you_mean(strange[0], labels)} The training labels are {', '.join(labels[:10])}.",
+                "DATA_LABEL",
+            )
+    if not valid:
+        raise DataError(f"{cfg.train}: too few rows to hold some out for validation.", "DATA_SMALL")
+    return Labelled(train, valid, test, labels)
+
+
+def hash_split(
+    items: Sequence[T], texts: Sequence[str], strata: Sequence[Hashable], fraction: float, seed: int
+) -> tuple[list[T], list[T]]:
+    """(the rest, `fraction` of every stratum), copies of one text always on one side, order kept."""
+    copies: dict[str, list[int]] = defaultdict(list)
+    for i, text in enumerate(texts):
+        copies[normal(text)].append(i)
+    groups: dict[Hashable, list[tuple[str, list[int]]]] = defaultdict(list)
+    for key, rows in copies.items():
+        stratum = min((strata[i] for i in rows), key=repr)  # not the first: that would depend on the order
+        groups[stratum].append((_digest(str(seed), key), rows))
+    taken: set[int] = set()
+    for members in groups.values():
+        room = round(fraction * sum(len(rows) for _, rows in members))
+        for _, rows in sorted(members):
+            if len(rows) <= room:
+                taken.update(rows)
+                room -= len(rows)
+    return [x for i, x in enumerate(items) if i not in taken], [x for i, x in enumerate(items) if i in taken]
+
+
+def overlaps(train: Sequence[Example], valid: Sequence[Example], test: Sequence[Example]) -> dict[str, int]:
+    """How many validation and test rows stand, word for word, among the rows learned from."""
+    seen = {normal(e.text) for e in train}
+    learned = seen | {normal(e.text) for e in valid}
+    return {
+        "valid_in_train": sum(normal(e.text) in seen for e in valid),
+        "test_in_train_or_valid": sum(normal(e.text) in learned for e in test),
+    }
+
+
+def normal(text: str) -> str:
+    """What two copies of a text have in common: case, white space and composition set aside.
+
+    >>> normal(" A  Dog") == normal("a dog")
+    True
+    """
+    return " ".join(unicodedata.normalize("NFC", text).casefold().split())
+
+
+def _stratified(rows: list[Example], fraction: float, seed: int) -> tuple[list[Example], list[Example]]:
+    return hash_split(rows, [e.text for e in rows], [e.label for e in rows], fraction, seed)
+
+
+def _digest(*parts: str) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part.encode("utf-8", "surrogatepass") + b"\0")
+    return digest.hexdigest()

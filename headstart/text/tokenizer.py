@@ -1,0 +1,247 @@
+"""Text becomes token ids and back: tokenizers trained here or loaded, and the only home of special ids.
+
+Every text is encoded as start + tokens + end. Whatever looks like a special token inside a user's text is
+text: only this file puts special ids into a row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer as Backend
+
+from headstart.config import TokenizerConfig
+from headstart.errors import ConfigError, DataError, ModelError, did_you_mean
+
+KINDS = ("bpe", "word", "char")
+SPECIALS = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+# The names under which tokenizers made elsewhere keep the same five roles, most specific first.
+ROLES = {
+    "pad": ("<pad>", "[PAD]", "<|pad|>"),
+    "unk": ("<unk>", "[UNK]"),
+    "start": ("<s>", "[CLS]", "<|endoftext|>", "<|begin_of_text|>", "<bos>"),
+    "end": ("</s>", "[SEP]", "<|endoftext|>", "<|end_of_text|>", "<eos>"),
+    "mask": ("<mask>", "[MASK]"),
+}
+LARGEST_VOCAB = 8192  # of a vocabulary that we choose; the user may ask for more
+CHARACTERS_PER_ENTRY = 400  # about a hundred sightings of each entry
+PIECE = 20_000  # characters; longer texts are cut before they are tokenized
+PIECES_AT_ONCE = 500  # handed to the library, which is parallel over them
+ENCODED_AT_ONCE = 2_000_000  # characters of whole texts
+_BETWEEN_WORDS = re.compile(r"(?<=\w) (?=\w)")
+
+
+@dataclass(frozen=True)
+class TokenRows:
+    """Many rows of ids in one array: row i is ids[starts[i]:starts[i + 1]]."""
+
+    ids: NDArray[np.int32]
+    starts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[int] | NDArray[np.int32]]) -> TokenRows:
+        arrays = [np.asarray(row, dtype=np.int32) for row in rows]
+        starts = np.cumsum([0, *map(len, arrays)], dtype=np.int64)
+        return cls(np.concatenate(arrays) if arrays else np.empty(0, np.int32), starts)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, i: int) -> NDArray[np.int32]:
+        return self.ids[self.starts[i] : self.starts[i + 1]]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return np.diff(self.starts)
+
+
+class Tokenizer:
+    def __init__(self, backend: Backend) -> None:
+        backend.encode_special_tokens = True  # "<mask>" in a user's text is six characters
+        backend.no_truncation()  # a tokenizer.json from elsewhere may cut and pad; rows are cut and padded in one place
+        backend.no_padding()
+        self.backend = backend
+        roles = {role: _first_known(backend, names) for role, names in ROLES.items()}
+        start, end = roles["start"], roles["end"]
+        if start is None or end is None:
+            raise ModelError(
+                "The tokenizer has no start and end tokens (<s> and </s>, [CLS] and [SEP], <|endoftext|>)."
+            )
+        self.start: int = start
+        self.end: int = end
+        pad = roles["pad"]
+        self.pad: int = end if pad is None else pad  # padding is masked, so any id will do
+        self.unk, self.mask = roles["unk"], roles["mask"]
+
+    @classmethod
+    def train(cls, texts: Sequence[str], cfg: TokenizerConfig) -> Tokenizer:
+        """A tokenizer of `cfg.kind` learned from `texts`."""
+        if cfg.kind not in KINDS:
+            raise ConfigError(
+                f"Unknown tokenizer '{cfg.kind}': not one of {', '.join(KINDS)}, and no such file or run."
+                f"{did_you_mean(cfg.kind, KINDS)}"
+            )
+        vocab = cfg.vocab or vocabulary_fed_by(sum(map(len, texts)))
+        trainer: trainers.Trainer
+        if cfg.kind == "bpe":
+            backend = Backend(models.BPE())
+            backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+            backend.decoder = decoders.ByteLevel()
+            alphabet = pre_tokenizers.ByteLevel.alphabet()
+            smallest = len(alphabet) + len(SPECIALS)
+            if cfg.vocab and cfg.vocab < smallest:
+                raise ConfigError(f"A bpe vocabulary needs {smallest} entries or more (its bytes), not {cfg.vocab}.")
+            trainer = trainers.BpeTrainer(
+                vocab_size=vocab, special_tokens=list(SPECIALS), initial_alphabet=alphabet, show_progress=False
+            )
+        else:
+            backend = Backend(models.WordLevel(unk_token="<unk>"))
+            if cfg.kind == "word":  # a word carries the space before it, so that decoding gives the text back
+                backend.pre_tokenizer = pre_tokenizers.Sequence(
+                    [
+                        pre_tokenizers.Split("\n", "isolated"),
+                        pre_tokenizers.Metaspace(prepend_scheme="first"),
+                        pre_tokenizers.Punctuation("isolated"),
+                    ]
+                )
+                backend.decoder = decoders.Metaspace(prepend_scheme="first")
+            else:
+                backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+                backend.decoder = decoders.Fuse()
+            most = cfg.vocab or max(vocab, 30_000)
+            trainer = trainers.WordLevelTrainer(vocab_size=most, special_tokens=list(SPECIALS), show_progress=False)
+        backend.train_from_iterator((piece for text in texts for piece in pieces(text)), trainer)
+        return cls(backend)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Tokenizer:
+        """The tokenizer of a tokenizer.json file, or of a folder (a run or a model) that holds one."""
+        path = Path(path)
+        places = [path, path / "tokenizer.json", path / "model" / "tokenizer.json"]
+        file = next((place for place in places if os.path.isfile(place)), None)
+        if file is None:
+            raise ModelError(f"{path}: no tokenizer.json here.")
+        try:
+            return cls.from_json(file.read_text("utf-8"))
+        except Exception as error:  # the library raises plain Exception for whatever it cannot parse
+            raise ModelError(f"{file}: not a usable tokenizer ({error}).") from None
+
+    @classmethod
+    def from_json(cls, text: str) -> Tokenizer:
+        return cls(Backend.from_str(text))
+
+    def to_json(self) -> str:
+        return str(self.backend.to_str(pretty=True))
+
+    @property
+    def size(self) -> int:
+        return int(self.backend.get_vocab_size())
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def encode(self, texts: Sequence[str], boundaries: bool = True, end: bool = True) -> TokenRows:
+        """One row of ids a text: start + tokens + end, or the bare tokens without `boundaries`."""
+        before = np.array([self.start] if boundaries else [], dtype=np.int32)
+        after = np.array([self.end] if boundaries and end else [], dtype=np.int32)
+        try:
+            return TokenRows.of(np.concatenate([before, *parts, after]) for parts in self._encode(texts))
+        except TypeError:  # how the library refuses half a character, such as a byte of an argument that is not UTF-8
+            if not any("\ud800" <= c <= "\udfff" for text in texts for c in text):
+                raise
+            raise DataError("A text holds bytes that are no characters. Is it UTF-8?", "DATA_ENCODING") from None
+
+    def _encode(self, texts: Sequence[str]) -> Iterator[list[NDArray[np.int32]]]:
+        """The bare ids of each text, piece by piece; the library needs some 600 bytes for each token in hand."""
+        batch: list[list[str]] = []
+        waiting = 0
+        for n, text in enumerate(texts, start=1):
+            batch.append(pieces(text))
+            waiting += len(text)
+            if waiting < ENCODED_AT_ONCE and n < len(texts):
+                continue
+            flat = [piece for parts in batch for piece in parts]
+            encoded: list[NDArray[np.int32]] = []
+            for i in range(0, len(flat), PIECES_AT_ONCE):
+                encodings = self.backend.encode_batch_fast(flat[i : i + PIECES_AT_ONCE], add_special_tokens=False)
+                encoded += (np.array(e.ids, dtype=np.int32) for e in encodings)
+            ids = iter(encoded)
+            for parts in batch:
+                yield [next(ids) for _ in parts]
+            batch, waiting = [], 0
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return str(self.backend.decode([int(i) for i in ids], skip_special_tokens=True))
+
+    def piece(self, i: int) -> str:
+        """One token as a reader would write it, with the space in front of it if it carries one."""
+        token = self.backend.id_to_token(int(i))
+        if token is None:
+            return f"<{i}>"
+        if i in (self.pad, self.unk, self.start, self.end, self.mask):
+            return str(token)
+        if isinstance(self.backend.decoder, decoders.ByteLevel):
+            return str(self.backend.decode([int(i)], skip_special_tokens=False))
+        return str(token).replace("▁", " ")
+
+    def unknown(self, rows: TokenRows) -> int:
+        """How many tokens of `rows` the vocabulary does not have."""
+        return 0 if self.unk is None else int((rows.ids == self.unk).sum())
+
+
+def tokenizer_for(texts: Sequence[str], cfg: TokenizerConfig) -> Tokenizer:
+    """The tokenizer that `cfg` names: trained on `texts`, or loaded from a file, a model or a run."""
+    if cfg.kind in KINDS or not (re.search(r"[/.]", cfg.kind) or os.path.exists(cfg.kind)):
+        return Tokenizer.train(texts, cfg)
+    return Tokenizer.load(cfg.kind)
+
+
+def pieces(text: str) -> list[str]:
+    """A long text cut in front of single spaces between words, where no tokenizer of ours joins anything.
+
+    >>> "".join(pieces("so it goes " * 20_000)) == "so it goes " * 20_000
+    True
+    """
+    cut, start = [], 0
+    while len(text) - start > PIECE:
+        place = _BETWEEN_WORDS.search(text, start + PIECE)
+        if place is None:
+            break
+        cut.append(text[start : place.start()])
+        start = place.start()
+    return [*cut, text[start:]]
+
+
+def vocabulary_fed_by(characters: int) -> int:
+    """As many entries as a corpus of that many characters can show often enough to be learned."""
+    return max(512, min(LARGEST_VOCAB, characters // CHARACTERS_PER_ENTRY))
+
+
+def truncated(rows: TokenRows, limit: int, end: int | None = None) -> tuple[TokenRows, int]:
+    """`rows` cut to `limit` tokens, the last of them `end` where it is given; and how many were cut."""
+    cut = rows.lengths > limit
+    if not cut.any():
+        return rows, 0
+    short = [row if len(row) <= limit else _shorten(row, limit, end) for row in (rows[i] for i in range(len(rows)))]
+    return TokenRows.of(short), int(cut.sum())
+
+
+def _shorten(row: NDArray[np.int32], limit: int, end: int | None) -> NDArray[np.int32]:
+    row = row[:limit].copy()
+    if end is not None:
+        row[-1] = end
+    return row
+
+
+def _first_known(backend: Backend, names: Sequence[str]) -> int | None:
+    ids = (backend.token_to_id(name) for name in names)
+    return next((int(i) for i in ids if i is not None), None)

@@ -1,0 +1,229 @@
+"""The one training loop. It knows nothing of the task: a task is a loss and an evaluation."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from headstart.config import TrainConfig
+from headstart.errors import ConfigError, DivergedError, Stopped
+from headstart.models.heads import Model
+from headstart.text.batch import Batch, Batches
+from headstart.train.checkpoint import load_checkpoint, load_weights, save_checkpoint, weights
+from headstart.train.optim import build_optimizer, learning_rate
+from headstart.train.run import Run
+from headstart.train.watch import Watch
+
+
+class Task(Protocol):
+    def loss(self, model: Model, batch: Batch) -> tuple[Tensor, float]: ...
+
+    def evaluate(self, model: Model, batches: Iterable[Batch]) -> dict[str, Any]: ...
+
+    def rank(self, scores: dict[str, Any]) -> tuple[float, ...]:
+        """Picks the kept weights; larger is better."""
+        ...
+
+
+@dataclass
+class Progress:
+    """Where a run stands; state.json of a checkpoint."""
+
+    step: int = 0
+    best: dict[str, Any] | None = None  # scores of the best evaluation
+    best_step: int = 0
+    stale: int = 0  # evaluations since then
+    tokens: int = 0
+    seconds: float = 0.0
+    log_bytes: int = 0
+    evaluated: bool = False  # whether the evaluation due at `step` is already in the log
+
+
+def prepare_device(cfg: TrainConfig) -> None:
+    """Threads as asked, and a clear word when the device is not there."""
+    if cfg.threads:
+        torch.set_num_threads(cfg.threads)
+    try:
+        float(torch.zeros(1, device=cfg.device))
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(f"Device '{cfg.device}' cannot be used: {str(error).splitlines()[0]}") from None
+
+
+def train(
+    model: Model,
+    task: Task,
+    batches: Batches,
+    valid: Callable[[], Iterable[Batch]] | None,
+    cfg: TrainConfig,
+    run: Run,
+    watch: Watch,
+    after_evaluation: Callable[[int], None] = lambda step: None,
+) -> Progress:
+    """Train `model` in place and leave it with its best weights; goes on from a checkpoint if `run` has one."""
+    optimizer = build_optimizer(model, cfg)
+    free = [p for p in model.parameters() if p.requires_grad]
+    now, best = _resume(run, model, optimizer, watch)
+    began = time.perf_counter() - now.seconds
+    events = _Events(run, cfg, now.step)
+    saved = (now.step, now.evaluated) if run.begun else None
+
+    def save() -> None:
+        nonlocal saved
+        if saved == (now.step, now.evaluated):
+            return
+        saved = (now.step, now.evaluated)
+        now.seconds, now.log_bytes = time.perf_counter() - began, run.log_length()
+        save_checkpoint(run, model, optimizer, best if now.best_step != now.step else None, vars(now))
+
+    save()  # before anything is logged, so that a run that has begun always has a checkpoint
+    watch.start(run.path.name, cfg.steps, now.step)
+    with _signals() as arrived:
+        while True:
+            due = now.step % cfg.eval_every == 0 or now.step == cfg.steps
+            if due and valid is not None and not now.evaluated:
+                scores = task.evaluate(model.eval(), (b.to(cfg.device) for b in valid()))
+                run.log({"step": now.step, "split": "valid", **scores, "wall": _wall(began, now)})
+                events.add("valid", scores, now.step)
+                if now.best is None or task.rank(scores) > task.rank(now.best):
+                    now.best, now.best_step, now.stale = scores, now.step, 0
+                    best = {name: t.clone() for name, t in weights(model).items()}
+                else:
+                    now.stale += 1
+            if due and not now.evaluated:
+                after_evaluation(now.step)
+                now.evaluated = True
+            if now.step == cfg.steps or (cfg.patience and now.stale >= cfg.patience):
+                break
+            if arrived:
+                save()
+                watch.stop()
+                raise Stopped(
+                    f"Stopped at step {now.step} of {cfg.steps}; everything is saved. Go on with --resume.", arrived[0]
+                )
+            if now.step and now.step % cfg.checkpoint_every == 0:
+                save()
+            record = _update(model, task, batches, optimizer, free, cfg, now)
+            if now.step % cfg.log_every == 0 or now.step == 1:
+                run.log({"step": now.step, "split": "train", **record, "wall": _wall(began, now)})
+                events.add("train", record, now.step)
+            watch.advance(now.step, record["loss"], now.tokens / max(1e-9, time.perf_counter() - began))
+    save()  # a kill while the closing files are written is repaired from here
+    watch.stop()
+    events.close()
+    if best is not None:
+        load_weights(model, best)
+    model.eval()
+    return now
+
+
+def _update(
+    model: Model,
+    task: Task,
+    batches: Batches,
+    optimizer: torch.optim.Optimizer,
+    free: list[nn.Parameter],
+    cfg: TrainConfig,
+    now: Progress,
+) -> dict[str, float]:
+    """One optimizer update: `accumulate` batches, their gradients divided by all that they counted."""
+    model.train()
+    total = count = 0.0
+    for micro in range(cfg.accumulate):
+        torch.manual_seed(_seed(cfg.seed, now.step, micro))
+        batch = batches(now.step * cfg.accumulate + micro).to(cfg.device)
+        loss, counted = task.loss(model, batch)
+        loss.backward()
+        total, count = total + float(loss.detach()), count + counted
+        now.tokens += int(batch.mask.sum())
+    gradients = [p.grad for p in free if p.grad is not None]
+    torch._foreach_mul_(gradients, 1.0 / count)
+    norm = float(nn.utils.clip_grad_norm_(free, cfg.clip or math.inf))
+    rate = learning_rate(now.step, cfg)
+    if not math.isfinite(total) or not math.isfinite(norm):
+        raise DivergedError(
+            f"The {'loss' if not math.isfinite(total) else 'gradient'} is not finite at step {now.step} "
+            f"(learning rate {rate:.2g}); the weights were not updated. Lower train.lr, or raise train.warmup."
+        )
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    optimizer.step()
+    optimizer.zero_grad()
+    now.step += 1
+    now.evaluated = False
+    return {"loss": total / count, "lr": rate, "grad_norm": norm}
+
+
+def _resume(
+    run: Run, model: nn.Module, optimizer: torch.optim.Optimizer, watch: Watch
+) -> tuple[Progress, dict[str, Tensor] | None]:
+    found = load_checkpoint(run, model, optimizer)
+    if found is None:
+        return Progress(), None
+    state, best, passed_over = found
+    for reason in passed_over:
+        watch.note(f"Passed over a damaged checkpoint: {reason}.")
+    now = Progress(**state)
+    run.cut_log(now.log_bytes)
+    watch.note(f"Going on from step {now.step}.")
+    if best is None and now.best is not None:
+        best = {name: t.clone() for name, t in weights(model).items()}
+    return now, best
+
+
+def _seed(seed: int, step: int, micro: int) -> int:
+    return int(np.random.SeedSequence([seed, 4, step, micro]).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _wall(began: float, now: Progress) -> dict[str, float]:
+    seconds = time.perf_counter() - began
+    return {"seconds": round(seconds, 3), "tokens_per_second": round(now.tokens / max(seconds, 1e-9), 1)}
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """The first SIGINT or SIGTERM asks for a stop; a second SIGINT is Python's own, at once."""
+    arrived: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield arrived
+        return
+
+    def handle(number: int, frame: object) -> None:
+        arrived.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield arrived
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Events:
+    """The log once more, for TensorBoard."""
+
+    def __init__(self, run: Run, cfg: TrainConfig, step: int) -> None:
+        self.writer = None
+        if cfg.tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self.writer = SummaryWriter(run.path / "tensorboard", purge_step=step or None)
+
+    def add(self, split: str, scores: dict[str, Any], step: int) -> None:
+        for name, value in scores.items():
+            if self.writer is not None and isinstance(value, (int, float)):
+                self.writer.add_scalar(f"{name}/{split}", value, step)
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()

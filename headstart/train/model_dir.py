@@ -1,0 +1,139 @@
+"""model/: a trained model in Hugging Face's layout, written and read.
+
+model/
+  config.json        what transformers needs to know, and ours under the key `headstart`
+  model.safetensors  tensors under the names that transformers uses (layout.py)
+  tokenizer.json
+  README.md          the model card
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
+from headstart.config import Pool, TransformerConfig, parse
+from headstart.errors import ModelError
+from headstart.models.heads import POOLS, ClassHead, LanguageHead, Model
+from headstart.models.layout import from_disk, to_disk
+from headstart.models.transformer import Transformer
+from headstart.text.tokenizer import Tokenizer
+from headstart.train.checkpoint import load_weights, weights
+from headstart.train.run import write_file
+
+HeadKind = Literal["language", "classify"]
+
+
+@dataclass(frozen=True)
+class HeadSpec:
+    """What stands on the base."""
+
+    kind: HeadKind
+    labels: tuple[str, ...] = ()
+    pool: Pool = "last"
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A model with everything that its use needs."""
+
+    model: Model
+    tokenizer: Tokenizer
+    config: TransformerConfig
+    head: HeadSpec
+
+
+def build_model(cfg: TransformerConfig, spec: HeadSpec) -> Model:
+    """A model with fresh weights."""
+    base = Transformer(cfg)
+    if spec.kind == "language":
+        return Model(base, LanguageHead(cfg, base.tokens))
+    return Model(base, ClassHead(cfg.width, len(spec.labels), POOLS[spec.pool], spec.dropout))
+
+
+def write_model(folder: Path, saved: Saved, card: str) -> None:
+    """Everything but the tokenizer, which a run writes when it begins; the weights last."""
+    write_file(folder / "config.json", json.dumps(_describe(saved), indent=2, ensure_ascii=False).encode())
+    write_file(folder / "README.md", card.encode())
+    tensors = to_disk(weights(saved.model), saved.config)
+    write_file(folder / "model.safetensors", save({k: t.cpu() for k, t in tensors.items()}, {"format": "pt"}))
+
+
+def read_model(folder: Path) -> Saved:
+    """The model of a run's model/ folder."""
+    try:
+        described = json.loads((folder / "config.json").read_text("utf-8"))["headstart"]
+        spec = HeadSpec(described["head"], tuple(described["labels"]), described["pool"])
+        tensors = load((folder / "model.safetensors").read_bytes())
+    except FileNotFoundError as error:
+        raise ModelError(f"{folder}: {Path(error.filename).name} is missing.") from None
+    except (KeyError, TypeError, ValueError, SafetensorError) as error:
+        raise ModelError(f"{folder}: not a model that Headstart wrote ({error}).") from None
+    cfg = parse(TransformerConfig, described["model"], str(folder / "config.json"))
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    if tokenizer.size != cfg.vocab:
+        raise ModelError(f"{folder}: the tokenizer has {tokenizer.size} entries, the model {cfg.vocab}.")
+    model = build_model(cfg, spec)
+    load_weights(model, from_disk(tensors, cfg))
+    return Saved(model.eval(), tokenizer, cfg, spec)
+
+
+def _describe(saved: Saved) -> dict[str, Any]:
+    cfg, spec, tokenizer = saved.config, saved.head, saved.tokenizer
+    ours = {
+        "model": cfg.model_dump(exclude_none=True),
+        "head": spec.kind,
+        "labels": list(spec.labels),
+        "pool": spec.pool,
+    }
+    shared: dict[str, Any] = {
+        "vocab_size": cfg.vocab,
+        "bos_token_id": tokenizer.start,
+        "eos_token_id": tokenizer.end,
+        "pad_token_id": tokenizer.pad,
+        "tie_word_embeddings": cfg.tied,
+        "torch_dtype": "float32",
+    }
+    if spec.kind == "classify":
+        shared["id2label"] = {str(i): label for i, label in enumerate(spec.labels)}
+        shared["label2id"] = {label: i for i, label in enumerate(spec.labels)}
+    match cfg.preset:
+        case "gpt":
+            theirs = {
+                "model_type": "gpt2",
+                "architectures": ["GPT2LMHeadModel"] if spec.kind == "language" else [],
+                "n_positions": cfg.context,
+                "n_embd": cfg.width,
+                "n_layer": cfg.layers,
+                "n_head": cfg.heads,
+                "n_inner": cfg.ff,
+                "activation_function": "gelu_new",
+                "layer_norm_epsilon": cfg.norm_eps,
+                "resid_pdrop": cfg.dropout,
+                "embd_pdrop": cfg.dropout,
+                "attn_pdrop": cfg.dropout,
+            }
+        case "bert":
+            theirs = {
+                "model_type": "bert",
+                "architectures": ["BertForMaskedLM"] if spec.kind == "language" else [],
+                "hidden_size": cfg.width,
+                "num_hidden_layers": cfg.layers,
+                "num_attention_heads": cfg.heads,
+                "intermediate_size": cfg.ff,
+                "hidden_act": "gelu",
+                "max_position_embeddings": cfg.context,
+                "type_vocab_size": 2,
+                "layer_norm_eps": cfg.norm_eps,
+                "hidden_dropout_prob": cfg.dropout,
+                "attention_probs_dropout_prob": cfg.dropout,
+            }
+        case "classic":
+            theirs = {"model_type": "headstart_classic"}
+    return {**theirs, **shared, "headstart": ours}

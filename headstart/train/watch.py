@@ -1,0 +1,13 @@
+"""What a long job tells whoever is watching. The library is silent; a terminal or a page overrides this."""
+
+from __future__ import annotations
+
+
+class Watch:
+    def start(self, title: str, total: int, done: int = 0) -> None: ...
+
+    def advance(self, done: int, loss: float, tokens_per_second: float) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def stop(self) -> None: ...

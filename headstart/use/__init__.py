@@ -1,0 +1,1 @@
+"""A finished run put to work; everything here returns plain data."""

@@ -1,0 +1,73 @@
+"""A finished language model put to work: text from it, and its loss on other text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headstart.config import CorpusConfig, PretrainConfig, parse
+from headstart.errors import ConfigError, ModelError
+from headstart.models.decode import LanguageStep, Sampling, generate
+from headstart.tasks.language import Language
+from headstart.tasks.metrics import prefix_entropy
+from headstart.text.read import read_corpus
+from headstart.text.split import Corpus
+from headstart.train.model_dir import Saved, read_model
+from headstart.train.pretrain import LanguageText
+from headstart.train.run import Run
+
+
+class LanguageModel:
+    def __init__(self, saved: Saved, config: PretrainConfig) -> None:
+        self.saved, self.config = saved, config
+
+    @classmethod
+    def load(cls, path: str | Path) -> LanguageModel:
+        run = Run.open(path)
+        saved, config = read_model(run.path / "model"), run.config
+        if not isinstance(config, PretrainConfig):
+            raise ModelError(f"{path} holds a classifier, not a language model. Use headstart predict.")
+        return cls(saved, config)
+
+    def generate(self, prompt: str, tokens: int, how: Sampling, top: int) -> dict[str, Any]:
+        """Text after `prompt`, with the probability of each new token and the `top` most probable in its place."""
+        if not self.saved.config.causal:
+            raise ModelError("This model was trained with the masked objective; only a causal one can continue a text.")
+        tokenizer = self.saved.tokenizer
+        ids = tokenizer.encode([prompt], self.config.data.boundaries, end=False)[0].tolist()
+        if not ids:
+            raise ConfigError("This model has no start token to begin from: give a prompt.")
+        step = LanguageStep(self.saved.model)
+        choices = list(generate(step, torch.tensor([ids]), tokens, tokenizer.end, how, top))
+        return {
+            "prompt": prompt,
+            "text": tokenizer.decode([*ids, *(c.id for c in choices)]),
+            "tokens": [
+                {
+                    "token": tokenizer.piece(c.id),
+                    "id": c.id,
+                    "probability": c.probability,
+                    "top": [{"token": tokenizer.piece(i), "probability": p} for i, p in c.top],
+                }
+                for c in choices
+            ],
+        }
+
+    def evaluate(
+        self, paths: Sequence[str | Path], unit: str | None, column: str | None, encoding: str
+    ) -> dict[str, Any]:
+        """Loss on the text of `paths`; for lines and sentences, beside the entropy of the text itself."""
+        changes = {"paths": tuple(map(str, paths)), "encoding": encoding, "text_column": column}
+        changes |= {"unit": unit} if unit else {}
+        data = parse(CorpusConfig, {**self.config.data.model_dump(), **changes})
+        texts = read_corpus(data.paths, data.unit, data.encoding, data.text_column)
+        config = self.config.model_copy(update={"data": data})
+        text = LanguageText(Corpus(texts, []), self.saved.tokenizer, config)
+        scores = Language(text.train_bytes).evaluate(self.saved.model, text.measured(text.train))
+        scores["tokens"] = len(text.train.ids)
+        if text.causal and not text.packed:
+            scores["entropy"] = prefix_entropy(text.train[i].tolist() for i in range(len(text.train)))
+        return scores

@@ -1,0 +1,65 @@
+"""Labels for new texts, from a finished classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from headstart.errors import DataError, ModelError
+from headstart.tasks.metrics import class_scores, confusion
+from headstart.text.read import read_labelled
+from headstart.train.finetune import class_rows, probabilities
+from headstart.train.model_dir import Saved, read_model
+from headstart.train.run import Run
+
+
+class Classifier:
+    def __init__(self, saved: Saved) -> None:
+        self.saved = saved
+        self.labels = saved.head.labels
+
+    @classmethod
+    def load(cls, run: str | Path) -> Classifier:
+        saved = read_model(Run.open(run).path / "model")
+        if saved.head.kind != "classify":
+            raise ModelError(
+                f"{run} holds a language model, which has no labels. Fine-tune it first: headstart finetune."
+            )
+        return cls(saved)
+
+    def probabilities(self, texts: Sequence[str]) -> list[list[float]]:
+        """One row a text, one column a label."""
+        if not texts:
+            return []
+        rows, _ = class_rows(texts, self.saved.tokenizer, self.saved.config)
+        return probabilities(self.saved.model, rows, self.saved.tokenizer.pad)
+
+    def predict(self, texts: Sequence[str]) -> list[dict[str, Any]]:
+        """The label of each text and the probability of every label, most probable first."""
+        records = []
+        for text, row in zip(texts, self.probabilities(texts), strict=True):
+            ranked = sorted(zip(self.labels, row, strict=True), key=lambda pair: -pair[1])
+            records.append({"text": text, "label": ranked[0][0], "probabilities": dict(ranked)})
+        return records
+
+    def evaluate(
+        self, data: str | Path, text_column: str | None, label_column: str | None, encoding: str
+    ) -> dict[str, Any]:
+        """Scores on labelled rows, with the interval of the accuracy."""
+        examples = read_labelled(data, text_column, label_column, encoding)
+        strange = sorted({e.label for e in examples} - set(self.labels))
+        if strange:
+            raise DataError(
+                f"{data} has labels that this model does not know: {', '.join(strange[:5])}. It knows "
+                f"{', '.join(self.labels)}.",
+                "DATA_LABEL",
+            )
+        scores = self.probabilities([e.text for e in examples])
+        target = [self.labels.index(e.label) for e in examples]
+        predicted = [max(range(len(row)), key=row.__getitem__) for row in scores]
+        return {
+            **class_scores(target, predicted, len(self.labels)),
+            "labels": list(self.labels),
+            "confusion": confusion(target, predicted, len(self.labels)),
+        }

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_rel
+
+from headstart.study.compare import Difference, paired_difference, verdict
+
+
+def test_the_difference_of_one_seed_is_the_paired_test_of_scipy() -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.random((1, 4000)) < 0.7).astype(float), (rng.random((1, 4000)) < 0.66).astype(float)
+    found = paired_difference(a, b)
+    theirs = ttest_rel(a[0], b[0]).confidence_interval()
+    assert found.points == pytest.approx(100 * (a.mean() - b.mean()))
+    assert (found.low, found.high) == pytest.approx((100 * theirs.low, 100 * theirs.high), abs=0.01)
+
+
+def test_equal_arms_differ_by_nothing() -> None:
+    a = np.array([[1.0, 0.0, 1.0, 1.0]] * 2)
+    assert paired_difference(a, a) == Difference(0.0, 0.0, 0.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("difference", "words"),
+    [
+        (Difference(3.0, 1.0, 5.0, 2), "beats"),
+        (Difference(-3.0, -5.0, -1.0, 2), "loses to"),
+        (Difference(1.0, -1.0, 3.0, 2), "cannot be told apart"),
+    ],
+)
+def test_the_verdict_says_no_more_than_the_interval(difference: Difference, words: str) -> None:
+    sentence = verdict(difference, "pretraining", "scratch")
+    assert words in sentence
+    assert "interval over test rows" in sentence

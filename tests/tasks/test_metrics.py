@@ -1,0 +1,44 @@
+"""Scores against scikit-learn's, scipy's and counting by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.metrics import accuracy_score, confusion_matrix, f1_score
+
+from headstart.tasks.metrics import accuracy_interval, class_scores, confusion, language_scores, prefix_entropy
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_class_scores_are_those_of_scikit_learn(classes: int) -> None:
+    rng = np.random.default_rng(classes)
+    target, predicted = rng.integers(classes, size=(2, 300)).tolist()
+    found = class_scores(target, predicted, classes)
+    assert found["accuracy"] == pytest.approx(accuracy_score(target, predicted))
+    assert found["macro_f1"] == pytest.approx(f1_score(target, predicted, average="macro"))
+    assert confusion(target, predicted, classes) == confusion_matrix(target, predicted).tolist()
+
+
+def test_the_interval_of_a_proportion_is_wilsons_formula() -> None:
+    right, n, z = 37, 50, 1.959963984540054
+    p = right / n
+    centre, reach = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    expected = ((centre - reach) / (1 + z * z / n), (centre + reach) / (1 + z * z / n))
+    assert accuracy_interval(right, n) == pytest.approx(expected)
+
+
+def test_entropy_given_the_prefix_is_counted() -> None:
+    # After [0]: 1 twice, 2 twice -> ln 2, four times; after [0, 1]: 3, 3 -> 0; after [0, 2]: 3, 4 -> ln 2, twice.
+    rows = [[0, 1, 3], [0, 1, 3], [0, 2, 3], [0, 2, 4]]
+    assert prefix_entropy(rows) == pytest.approx((4 * math.log(2) + 2 * math.log(2)) / 8)
+
+
+def test_a_loss_of_one_bit_a_token_is_two_in_perplexity() -> None:
+    found = language_scores(nats=10 * math.log(2), tokens=10, text_bytes=5)
+    assert found == {
+        "loss": pytest.approx(math.log(2)),
+        "perplexity": pytest.approx(2.0),
+        "bits_per_byte": pytest.approx(2.0),
+    }

@@ -1,0 +1,257 @@
+"""Every fault of catalogue.toml gives one sentence and the right exit code, and costs the user nothing."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import shutil
+import stat
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.testing
+from typer.testing import CliRunner, Result
+
+from headstart.cli import app
+from headstart.cli.terminal import shown
+from headstart.config import FinetuneConfig, PretrainConfig, parse
+from headstart.train.run import Run
+
+TABLE = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text("utf-8"))["case"]
+CASES = [
+    pytest.param(case, command, id=f"{case['id']}: {command[0]}" if len(case["commands"]) > 1 else case["id"])
+    for case in TABLE
+    for command in case["commands"]
+]
+SHORT = ["--set", "train.steps=1", "--set", "train.tensorboard=false"]  # should a fault go unseen, not for long
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built_once():
+    """The runner builds the command line anew at every call, which takes longer than most faults."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", functools.cache(typer.main.get_command))
+        yield
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A causal and a masked language model and a classifier, each after two steps."""
+    from headstart.train.finetune import finetune
+    from headstart.train.pretrain import pretrain
+
+    folder = tmp_path_factory.mktemp("runs")
+    corpus, reviews = _corpus(folder), _reviews(folder)
+    train = {"steps": 2, "batch_size": 4, "eval_every": 2, "threads": 1, "tensorboard": False}
+    common: dict[str, Any] = {"data": {"paths": [str(corpus)], "unit": "line"}, "train": train, "samples": []}
+    shape = {"size": "nano", "context": 32}
+    pretrain(parse(PretrainConfig, {**common, "model": shape}), folder / "lm")
+    pretrain(parse(PretrainConfig, {**common, "model": shape, "objective": "masked"}), folder / "mlm")
+    settings = {"base": str(folder / "lm"), "data": {"train": str(reviews)}, "train": train}
+    finetune(parse(FinetuneConfig, settings), folder / "clf")
+    return {name: folder / name for name in ("lm", "mlm", "clf")}
+
+
+@pytest.mark.parametrize(("case", "command"), CASES)
+def test_a_fault_gives_one_sentence_and_costs_nothing(case, command, runs, tmp_path, monkeypatch, tmp_path_factory):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("crash")))  # a bug's report is no run's file
+    monkeypatch.chdir(tmp_path)
+    places = _make(case, tmp_path, runs)
+    argv = [_placed(argument, places) for argument in _whole(command)]
+    before = [_tree(tmp_path), _tree(runs["lm"].parent)]
+
+    plain, as_json = (CliRunner().invoke(app, [*argv, *form]) for form in ([], ["--json"]))
+
+    assert [_tree(tmp_path), _tree(runs["lm"].parent)] == before, "files changed"
+    assert (plain.exit_code, as_json.exit_code) == (case["exit"], case["exit"]), plain.stderr
+    assert "Traceback" not in plain.output
+    if "code" in case:  # otherwise typer answers, in its own words
+        message = _only_sentence(plain, case["code"])
+        assert re.search(case["says"], message), message
+        assert shown(_in_json(as_json, case["code"])) == message
+
+
+@pytest.mark.parametrize("resume", [[], ["--resume"]])
+def test_a_run_directory_in_use_is_busy(resume, tmp_path):
+    corpus = _corpus(tmp_path)
+    with Run.start(tmp_path / "run", resume=False) as held:
+        held.write_json("env.json", {"format": 1})
+        before = _tree(tmp_path)
+        result = CliRunner().invoke(app, ["pretrain", str(corpus), "--out", str(held.path), *SHORT, *resume])
+        assert result.exit_code == 8, result.stderr
+        assert re.search(rf"in use by pid {os.getpid()} on ", _only_sentence(result, "RUN_BUSY"))
+        assert _tree(tmp_path) == before
+
+
+def test_a_lock_whose_owner_is_gone_holds_nobody_up(tmp_path):
+    with Run.start(tmp_path / "run", resume=False) as run:
+        run.write_json("env.json", {"format": 1})
+        run.log({})  # begun, so that it is kept
+    assert (tmp_path / "run" / ".lock").exists()
+    Run.start(tmp_path / "run", resume=True).close()
+
+
+def test_the_table_names_no_case_twice():
+    names = [case["id"] for case in TABLE]
+    assert len(names) == len(set(names))
+
+
+def _only_sentence(result: Result, code: str) -> str:
+    """The message, when stderr is one line `error[CODE]: message` and stdout is empty."""
+    assert result.stdout == ""
+    found = re.fullmatch(r"error\[([A-Z_]+)\]: ([^\n]+)\n", result.stderr)
+    assert found, result.stderr
+    assert found[1] == code, result.stderr
+    return found[2]
+
+
+def _in_json(result: Result, code: str) -> str:
+    assert result.stdout == ""
+    answer = json.loads(result.stderr)
+    assert answer == {"error": {"code": code, "message": answer["error"]["message"]}}
+    return answer["error"]["message"]
+
+
+def _whole(command: list[str]) -> list[str]:
+    """A training command with --out, and short; its own settings come last and win."""
+    verb, *rest = command
+    if verb not in ("pretrain", "finetune"):
+        return command
+    out = [] if "--out" in rest else ["--out", "{out}"]
+    return [verb, *out, *([] if "--resume" in rest else SHORT), *rest]
+
+
+def _placed(argument: str, places: dict[str, str]) -> str:
+    return re.sub(r"\{(\w+)\}", lambda found: places[found[1]], argument)
+
+
+def _tree(folder: Path) -> dict[str, Any]:
+    """Everything in a folder, to the byte; the lock file aside, which names its last owner."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if stat.S_ISREG(path.lstat().st_mode) else path.lstat().st_mode
+        for path in folder.rglob("*")
+        if path.name != ".lock"
+    }
+
+
+def _corpus(folder: Path) -> Path:
+    path = folder / "corpus.txt"
+    lines = (
+        f"{who} {verb} a {what}."
+        for who in ("I", "She")
+        for verb in ("hold", "see")
+        for what in ["cat", "dog", "cow", "hen"]
+    )
+    path.write_text("\n".join(lines), "utf-8")
+    return path
+
+
+def _reviews(folder: Path) -> Path:
+    path = folder / "reviews.csv"
+    rows = (f"film {i} was {'good' if i % 2 else 'bad'},{'pos' if i % 2 else 'neg'}\n" for i in range(40))
+    path.write_text("text,label\n" + "".join(rows), "utf-8")
+    return path
+
+
+def _make(case: dict[str, Any], here: Path, runs: dict[str, Path]) -> dict[str, str]:
+    """The input of a case, in `here`, and what its placeholders stand for."""
+    corpus, reviews, file = _corpus(here), _reviews(here), here / case.get("file", "a.txt")
+    if "text" in case:
+        file.write_text(case["text"], "utf-8", newline="")
+    if "hex" in case:
+        file.write_bytes(bytes.fromhex(case["hex"]))
+    if "make" in case:
+        MAKERS[case["make"]](here, runs)
+    named = {
+        "here": here,
+        "file": file,
+        "corpus": corpus,
+        "reviews": reviews,
+        "out": here / "run",
+        "made": here / "made",
+    }
+    return {name: str(path) for name, path in {**named, **runs}.items()} | {
+        "long": "x" * 300,
+        "surrogate": "a \udce9 b",
+    }
+
+
+def _pipe(here: Path, runs: dict[str, Path]) -> None:
+    for name in ("pipe.txt", "pipe.csv"):
+        os.mkfifo(here / name)
+
+
+def _loop(here: Path, runs: dict[str, Path]) -> None:
+    for name in ("loop.txt", "loop.csv"):
+        (here / name).symlink_to(name)
+
+
+def _unreadable(here: Path, runs: dict[str, Path]) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may read everything")
+    for name in ("closed.txt", "closed.csv"):
+        (here / name).write_text("text,label\n")
+        (here / name).chmod(0)
+
+
+def _folder(here: Path, runs: dict[str, Path]) -> None:
+    (here / "made").mkdir()
+
+
+def _folder_among_texts(here: Path, runs: dict[str, Path]) -> None:
+    for name in ("pos/1.txt", "neg"):
+        (here / "made" / name).mkdir(parents=True)
+
+
+def _run_with(**changes: Any):
+    """A copy of a finished run with files replaced, or removed where the new content is None."""
+
+    def make(here: Path, runs: dict[str, Path], kind: str = "lm") -> None:
+        shutil.copytree(runs[kind], here / "made")
+        for name, content in changes.items():
+            path = here / "made" / name.replace("__", "/").replace("_", ".")
+            if content is None:
+                path.unlink()
+            elif callable(content):
+                path.write_bytes(content(path.read_bytes()))
+            else:
+                path.write_bytes(content)
+
+    return make
+
+
+def _newer(data: bytes) -> bytes:
+    return json.dumps({**json.loads(data), "format": 999, "versions": {"headstart": "9.9"}}).encode()
+
+
+def _strange_setting(data: bytes) -> bytes:
+    return b'from_the_future = "yes"\n' + data
+
+
+MAKERS = {
+    "pipe": _pipe,
+    "loop": _loop,
+    "unreadable": _unreadable,
+    "folder": _folder,
+    "folder among texts": _folder_among_texts,
+    "unfinished run": _run_with(result_json=None),
+    "run with changed data": lambda here, runs: _run_with(
+        result_json=None, data_json=lambda data: re.sub(rb'"sha256": "\w+"', b'"sha256": "0"', data)
+    )(here, runs),
+    "run of a newer format": _run_with(env_json=_newer),
+    "unfinished run of a newer format": _run_with(env_json=_newer, config_toml=_strange_setting, result_json=None),
+    "run with a damaged env.json": _run_with(env_json=b"{"),
+    "run with a strange env.json": _run_with(env_json=b"[]"),
+    "run without config.toml": _run_with(config_toml=None),
+    "run with a damaged config.toml": _run_with(config_toml=b"job = "),
+    "run without weights": _run_with(model__model_safetensors=None),
+    "run with weights cut short": _run_with(model__model_safetensors=lambda data: data[: len(data) // 2]),
+    "run without a tokenizer": _run_with(model__tokenizer_json=None),
+    "run with a damaged tokenizer": _run_with(model__tokenizer_json=b"{}"),
+    "run with a damaged model config": _run_with(model__config_json=b"[]"),
+}

@@ -1,0 +1,78 @@
+"""The house: small files, light imports, public names that exist."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import headstart
+
+PACKAGE = Path(headstart.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+FLOORS = ["errors", "config", "text", "models", "tasks", "train", "use", "study", "cli"]
+
+
+def floor(file: Path) -> int | None:
+    name = file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return FLOORS.index(name) if name in FLOORS else None
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(PACKAGE)))
+def test_no_file_is_long(file: Path) -> None:
+    assert len(file.read_text("utf-8").splitlines()) <= 400
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if floor(f) is not None], ids=lambda f: str(f.relative_to(PACKAGE)))
+def test_imports_point_down(file: Path) -> None:
+    here = floor(file)
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        for module in modules:
+            parts = module.split(".")
+            if parts[0] == "headstart" and len(parts) > 1 and parts[1] in FLOORS:
+                assert FLOORS.index(parts[1]) <= here, f"{file.name} imports {module} from above"
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["headstart", "headstart.cli", "headstart.config", "headstart.train.run", "headstart.study.compare",
+     "headstart.study.report", "headstart.study.plots", "headstart.study.baselines"],
+)  # fmt: skip
+def test_light_modules_load_no_torch(module: str) -> None:
+    code = f"import sys, {module}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_help_loads_no_torch_and_is_instant() -> None:
+    code = "import sys\nfrom headstart.cli import app\ntry: app(['--help'])\nexcept SystemExit: pass\nsys.exit('torch' in sys.modules)"
+    times = []
+    for _ in range(3):
+        began = time.perf_counter()
+        assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL).returncode == 0
+        times.append(time.perf_counter() - began)
+    assert min(times) < 1.0  # 0.3 s on an idle machine; this one may be busy
+
+
+def test_public_names_exist() -> None:
+    assert sorted(headstart.__all__) == sorted(headstart._HOMES)
+    for name in headstart.__all__:
+        assert getattr(headstart, name).__name__ == name
+
+
+def test_nothing_unpickles() -> None:
+    forbidden = {"pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
+    for file in FILES:
+        tree = ast.parse(file.read_text("utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                assert not forbidden & {alias.name.split(".")[0] for alias in node.names}, file
+            if isinstance(node, ast.ImportFrom):
+                assert (node.module or "").split(".")[0] not in forbidden, file
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "torch":
+                assert node.attr not in ("load", "save"), file

@@ -1,0 +1,232 @@
+"""Files become the texts that are in them, and a fault is told with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headstart.errors import DataError
+from headstart.text.read import Example, check_file, cut, file_facts, read_corpus, read_labelled, read_text, text_files
+
+LINES = st.lists(
+    st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n", exclude_categories=["Cc"])), min_size=1
+)
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def write(data: bytes | str, name: str = "a.txt") -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+        return path
+
+    return write
+
+
+def test_a_document_keeps_its_lines():
+    assert cut("One.\n\n  Two.\n", "document") == ["One.\n\n  Two.\n"]
+
+
+def test_blank_lines_are_left_out_and_white_space_is_squeezed():
+    assert cut("  a  b \n\n \t\nc", "line") == ["a b", "c"]
+
+
+@pytest.mark.parametrize("inside", ["\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"])
+def test_only_a_line_end_ends_a_line(inside):
+    assert len(cut(f"one{inside}two\nthree", "line")) == 2
+
+
+def test_a_sentence_keeps_its_closing_quotes_and_brackets():
+    assert cut('He said "Go." (She left!) Why?… So it\nended.', "sentence") == [
+        'He said "Go."', "(She left!)", "Why?…", "So it ended.",
+    ]  # fmt: skip
+
+
+@given(st.text(st.sampled_from("ab.!?\"')] \n"), max_size=40))
+def test_cutting_into_sentences_loses_nothing_but_white_space(text):
+    assert "".join("".join(cut(text, "sentence")).split()) == "".join(text.split())
+
+
+def test_a_number_is_not_the_end_of_a_sentence():
+    assert cut("It cost 3.50 euros. Fine.", "sentence") == ["It cost 3.50 euros.", "Fine."]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_a_byte_order_mark_is_obeyed_and_removed(write, encoding):
+    assert read_text(write("Käse 🧀\n".encode(encoding))) == "Käse 🧀\n"
+
+
+@pytest.mark.parametrize(("mark", "codec"), [(b"\xfe\xff", "utf-16-be"), (b"\0\0\xfe\xff", "utf-32-be")])
+def test_a_big_endian_mark_is_obeyed_too(write, mark, codec):
+    assert read_text(write(mark + "dog".encode(codec))) == "dog"
+
+
+def test_a_mark_does_not_break_the_first_column(write):
+    assert read_labelled(write("\ufefftext,label\na,b\n", "a.csv"), None, None) == [Example("a", "b")]
+
+
+def test_an_encoding_is_obeyed(write):
+    assert read_text(write(b"caf\xe9"), "cp1252") == "café"
+
+
+@given(LINES, st.lists(st.sampled_from(["\n", "\r\n", "\r"]), min_size=1))
+def test_line_ends_of_any_kind_give_identical_texts(tmp_path_factory, lines, ends):
+    folder = tmp_path_factory.mktemp("ends")
+    texts = [f"{line}." for line in lines]  # never blank
+    plain, mixed = folder / "plain.txt", folder / "mixed.txt"
+    plain.write_bytes("".join(f"{text}\n" for text in texts).encode())
+    mixed.write_bytes("".join(text + ends[i % len(ends)] for i, text in enumerate(texts)).encode())
+    assert read_text(mixed) == read_text(plain)
+    assert len(read_corpus([mixed], "line")) == len(lines)
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
+def test_line_ends_of_any_kind_give_identical_rows(write, ends):
+    rows = ["text,label", '"two', 'lines",pos', "", "one,neg"]
+    assert read_labelled(write(ends.join(rows), "a.csv"), None, None) == [
+        Example("two\nlines", "pos"),
+        Example("one", "neg"),
+    ]
+
+
+def test_usual_column_names_are_found_in_any_order(write):
+    path = write("id,sentiment,review\n7,pos,Good film\n", "a.csv")
+    assert read_labelled(path, None, None) == [Example("Good film", "pos")]
+
+
+def test_a_named_column_wins_over_a_usual_one(write):
+    path = write("text,title,label,mood\na,b,c,d\n", "a.csv")
+    assert read_labelled(path, "title", "mood") == [Example("b", "d")]
+
+
+def test_quotes_in_a_tsv_file_are_text(write):
+    path = write('text\tlabel\n"Go, she said\tpos\n', "a.tsv")
+    assert read_labelled(path, None, None) == [Example('"Go, she said', "pos")]
+
+
+def test_a_field_may_be_far_longer_than_the_csv_module_likes(write):
+    path = write(f"text,label\n{'x' * 200_000},a\n", "a.csv")
+    assert len(read_labelled(path, None, None)[0].text) == 200_000
+
+
+def test_each_row_of_a_table_is_one_text_whatever_the_unit(write):
+    assert read_corpus([write("text\nOne. Two.\nThree.\n", "a.csv")], "sentence") == ["One. Two.", "Three."]
+
+
+def test_a_folder_stands_for_its_files_by_name(write, tmp_path):
+    for name in ("b.txt", "a/z.txt", "c.csv", "ignored.md"):
+        write("text\nrow" if name.endswith("csv") else name, name)
+    assert [p.name for p in text_files([tmp_path])] == ["z.txt", "b.txt", "c.csv"]
+    assert read_corpus([tmp_path], "line") == ["a/z.txt", "b.txt", "row"]
+
+
+def test_sub_folders_are_labels(write, tmp_path):
+    write("Good.", "pos/1.txt")
+    write("Bad.", "neg/1.txt")
+    assert read_labelled(tmp_path, None, None) == [Example("Bad.", "neg"), Example("Good.", "pos")]
+
+
+def test_facts_change_with_a_single_byte(write):
+    before = file_facts([write("dog")])[0]
+    after = file_facts([write("dig")])[0]
+    assert before["bytes"] == after["bytes"] == 3
+    assert before["sha256"] != after["sha256"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        ('a,x\n"b,y\nc,x\n', 3),  # runs to the end of the file
+        ('a,x\n"b,y\n"c",x\n', 3),  # runs into the next quote
+        ('"a\nlong",x\n"b,y\n', 4),  # physical lines, not rows
+        ('"a,x\n', 2),
+    ],
+)
+def test_an_unclosed_quote_is_named_by_the_line_where_it_opened(write, rows, line):
+    with pytest.raises(DataError, match=rf"a\.csv, line {line}: .*quote") as caught:
+        read_labelled(write("text,label\n" + rows, "a.csv"), None, None)
+    assert caught.value.code == "DATA_QUOTE"
+
+
+@given(st.integers(0, 30), st.integers(0, 30))
+def test_an_unclosed_quote_is_found_wherever_it_stands(tmp_path_factory, before, after):
+    path = tmp_path_factory.mktemp("quote") / "a.csv"
+    path.write_text("text,label\n" + "a,x\n" * before + '"b,y\n' + "c,x\n" * after)
+    with pytest.raises(DataError, match=f"line {before + 2}:"):
+        read_labelled(path, None, None)
+
+
+@pytest.mark.parametrize(
+    ("table", "columns", "message"),
+    [
+        ("text,label\na,b\nc\n", (None, None), "line 3: 1 columns where the header has 2"),
+        ("text,label\na,b,c\n", (None, None), "line 2: 3 columns where the header has 2"),
+        ("text;label\na;b\n", (None, None), "the header has text;label"),
+        ("body,label\na,b\n", (None, None), "no column called text, .* Name the column with --text-column"),
+        ("text,mood\na,b\n", (None, None), "Name the column with --label-column"),
+        ("text,label\na,b\n", ("txt", None), "no column 'txt'; .* Did you mean 'text'?"),
+        ("text,text,label\na,b,c\n", (None, None), "two columns are called 'text'"),
+    ],
+)
+def test_a_fault_of_the_columns_is_told(write, table, columns, message):
+    with pytest.raises(DataError, match=message) as caught:
+        read_labelled(write(table, "a.csv"), *columns)
+    assert caught.value.code == "DATA_COLUMNS"
+
+
+def test_blank_lines_above_the_header_do_no_harm(write):
+    assert read_labelled(write("\n\ntext,label\na,b\n", "a.csv"), None, None) == [Example("a", "b")]
+
+
+def test_a_table_of_blank_texts_is_empty(write):
+    with pytest.raises(DataError, match="no text in it") as caught:
+        read_corpus([write('text,n\n"",1\n" ",2\n', "a.csv")], "line")
+    assert caught.value.code == "DATA_EMPTY"
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_a_wrong_byte_is_named_by_its_place_in_the_file(write, mark):
+    with pytest.raises(DataError, match=rf"line 2, byte {len(mark) + 7}: not valid utf-8 \(byte 0xE9\)"):
+        read_text(write(mark + b"one\ncaf\xe9\n"))
+
+
+def test_windows_text_is_told_from_its_cousins(write):
+    with pytest.raises(DataError, match="try --encoding cp1252"):
+        read_text(write("The café was nice; naïve people said “hello” to us.\n".encode("cp1252") * 3))
+
+
+@pytest.mark.parametrize("encoding", ["klingon", "rot13", "undefined", "hex", ""])
+def test_an_encoding_that_cannot_be_used_is_told(write, encoding):
+    with pytest.raises(DataError) as caught:
+        read_text(write("dog"), encoding)
+    assert caught.value.code == "DATA_ENCODING"
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
+def test_a_nul_is_named_by_its_line(write, ends):
+    with pytest.raises(DataError, match="line 3: a NUL character"):
+        read_text(write(f"a{ends}b{ends}c\0d"))
+
+
+def test_a_few_control_characters_are_text_and_many_are_not(write):
+    assert read_text(write("dog \x07" * 5)) == "dog \x07" * 5
+    with pytest.raises(DataError, match="30 control characters") as caught:
+        read_text(write("dog \x07" * 30))
+    assert caught.value.code == "DATA_BINARY"
+
+
+def test_a_name_that_is_too_long_is_a_fault_of_the_path():
+    with pytest.raises(DataError, match="too long"):
+        text_files(["x" * 300])
+    with pytest.raises(DataError, match="too long"):
+        read_labelled("x" * 300 + ".csv", None, None)
+
+
+def test_a_missing_file_is_told_with_the_nearest_name(write):
+    path = write("dog", "reviews.csv")
+    with pytest.raises(DataError, match=r"Did you mean 'reviews\.csv'"):
+        check_file(path.with_name("review.csv"))

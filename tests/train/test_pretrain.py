@@ -1,0 +1,113 @@
+"""A corpus in, a language model out: through the command line, on sentences that can be counted by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from headstart.cli import app
+from headstart.config import PretrainConfig
+from headstart.train.model_dir import read_model
+from headstart.train.run import Run
+
+
+def invoke(*words: object) -> Any:
+    done = CliRunner().invoke(app, [*map(str, words), "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of sentences in which each choice is as likely as the other."""
+    folder = tmp_path_factory.mktemp("pretrain")
+    text = " ".join(
+        f"{who} {verb} the {pet}."
+        for who in ("He and I", "He and she")
+        for verb in ("hold", "rub")
+        for pet in ("dog", "cat")
+    )
+    (folder / "corpus.txt").write_text(text)
+    out = folder / "run"
+    invoke("pretrain", folder / "corpus.txt", "--out", out, "--unit", "sentence", "--tokenizer", "word", "--size", "nano",
+           "--steps", 200, "--batch-size", 8, "--lr", 3e-3, "--quiet",
+           "--set", "data.valid_fraction=0", "--set", "model.dropout=0.0")  # fmt: skip
+    return out
+
+
+def test_the_loss_comes_down_to_the_entropy_of_the_corpus(run: Path) -> None:
+    train = Run.open(run).read_json("result.json")["train"]
+    # Eight sentences of 8 predictions (end included), three of them a choice of two.
+    assert train["entropy"] == pytest.approx(3 * 0.6931 / 8, abs=1e-3)
+    assert train["entropy"] - 1e-6 <= train["loss"] <= train["entropy"] + 0.03
+
+
+def test_generated_tokens_carry_their_probabilities(run: Path) -> None:
+    found = invoke("generate", run, "He and", "--tokens", 6, "--top", 3)
+    first = found["tokens"][0]
+    assert {t["token"] for t in first["top"][:2]} == {" I", " she"}
+    assert all(abs(t["probability"] - 0.5) < 0.1 for t in first["top"][:2])
+    assert first["probability"] == max(t["probability"] for t in first["top"])
+    assert found["text"].startswith("He and ")
+    assert found["text"].endswith(".")
+    assert len(found["tokens"]) == 6  # "I hold the dog ." and the end
+
+
+def test_the_table_is_drawn(run: Path, tmp_path: Path) -> None:
+    plain = CliRunner().invoke(
+        app, ["generate", str(run), "He and", "--top", "2", "--plot", str(tmp_path / "table.png")]
+    )
+    assert plain.exit_code == 0, plain.output
+    assert "chosen" in plain.stdout
+    assert (tmp_path / "table.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_evaluate_repeats_the_training_loss(run: Path) -> None:
+    again = invoke("evaluate", run, run.parent / "corpus.txt")
+    result = Run.open(run).read_json("result.json")
+    assert again["loss"] == pytest.approx(result["train"]["loss"], abs=1e-6)
+    assert again["entropy"] == pytest.approx(result["train"]["entropy"])
+
+
+def test_everything_a_reader_needs_is_in_the_run_directory(run: Path) -> None:
+    names = {p.name for p in run.iterdir()}
+    assert names >= {"config.toml", "env.json", "data.json", "log.jsonl", "model", "result.json", "tensorboard"}
+    assert "checkpoints" not in names
+    config = Run.open(run).config
+    assert isinstance(config, PretrainConfig)
+    assert config.model.vocab == read_model(run / "model").tokenizer.size
+    samples = [r for r in Run.open(run).read_lines("log.jsonl") if r["split"] == "sample"]
+    assert samples[-1]["text"].startswith("He and")
+
+
+@pytest.mark.parametrize("preset", ["gpt", "bert"])
+def test_plain_transformers_opens_the_model_and_agrees(preset: str, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    import torch
+    from torch.testing import assert_close
+
+    (tmp_path / "text.txt").write_text("the quick brown fox jumps over the lazy dog " * 40)
+    objective = "causal" if preset == "gpt" else "masked"
+    invoke("pretrain", tmp_path / "text.txt", "--out", tmp_path / "run", "--size", "nano", "--context", 16, "--steps", 5,
+           "--objective", objective, "--preset", preset, "--quiet", "--set", "train.tensorboard=false")  # fmt: skip
+    auto = transformers.AutoModelForCausalLM if preset == "gpt" else transformers.AutoModelForMaskedLM
+    theirs = auto.from_pretrained(tmp_path / "run" / "model").eval()
+    ours = read_model(tmp_path / "run" / "model")
+    ids = torch.tensor(ours.tokenizer.encode(["the lazy dog jumps"])[0].tolist())[None]
+    with torch.no_grad():
+        mine = ours.model(ids, torch.ones_like(ids, dtype=torch.bool))
+        assert_close(theirs(ids).logits, mine, atol=1e-5, rtol=1e-4)
+
+
+def test_documents_hold_out_their_last_tenth(tmp_path: Path) -> None:
+    text = "".join(chr(ord("a") + i * i % 26) for i in range(3000))
+    (tmp_path / "text.txt").write_text(text)
+    found = invoke("pretrain", tmp_path / "text.txt", "--out", tmp_path / "run", "--tokenizer", "char", "--size", "nano",
+                   "--context", 32, "--steps", 5, "--quiet", "--set", "train.tensorboard=false")  # fmt: skip
+    data = Run.open(tmp_path / "run").read_json("data.json")
+    assert data["tokens"] == {"train": 2702, "valid": 302}  # characters, and a start and an end
+    assert found["valid"]["bits_per_byte"] == pytest.approx(found["valid"]["loss"] / 0.6931 * 301 / 300, rel=1e-3)
