@@ -38,7 +38,7 @@ from headstart.cli.terminal import Bar, accuracy_line, guarded, show, show_json
 @guarded
 def pretrain(
     corpus: Annotated[
-        list[str] | None, Argument(help="Text: .txt, .csv, .tsv, or folders of them.", show_default=False)
+        list[str] | None, Argument(help="Text: .txt, .csv, .tsv, .jsonl, .parquet, or folders.", show_default=False)
     ] = None,
     out: Out = "runs/pretrained",
     objective: Annotated[str | None, Option(help="causal (left to right) or masked (two-way).")] = None,
@@ -100,7 +100,7 @@ def pretrain(
 @app.command()
 @guarded
 def finetune(
-    data: Annotated[str | None, Argument(help="Labelled rows: .csv, .tsv or a folder.", show_default=False)] = None,
+    data: Annotated[str | None, Argument(help="Labelled rows: .csv, .tsv, .jsonl, .parquet or a folder.", show_default=False)] = None,
     base: Annotated[str | None, Option(help="A pretrained run, or a preset with --init scratch.")] = None,
     out: Out = "runs/finetuned",
     init: Annotated[str | None, Option(help="pretrained or scratch.")] = None,

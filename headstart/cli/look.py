@@ -72,7 +72,7 @@ def generate(
 def predict(
     run: RunArgument,
     texts: Annotated[list[str] | None, Argument(metavar="TEXT...", help="Texts to label.", show_default=False)] = None,
-    file: Annotated[str | None, Option(help="Texts to label: one a line, or a .csv or .tsv file.")] = None,
+    file: Annotated[str | None, Option(help="Texts to label: one a line, or a table.")] = None,
     text_column: TextColumn = None,
     encoding: Encoding = None,
     as_json: Json = False,

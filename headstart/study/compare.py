@@ -43,9 +43,11 @@ def verdict(difference: Difference, better: str, worse: str) -> str:
     >>> verdict(Difference(3.0, 1.0, 5.0, 2), "pretraining", "training from scratch")
     'pretraining beats training from scratch by 3.0 points (95 % interval over test rows 1.0 to 5.0; 2 seeds)'
     """
-    span = f"95 % interval over test rows {difference.low:.1f} to {difference.high:.1f}; {difference.seeds} seeds"
+    low, high, points = difference.low, difference.high, difference.points
+    verb = "beats"
+    if high < 0:
+        verb, points, low, high = "loses to", -points, -high, -low
+    span = f"95 % interval over test rows {low:.1f} to {high:.1f}; {difference.seeds} seeds"
     if not difference.clear:
-        return f"{better} and {worse} cannot be told apart ({difference.points:+.1f} points, {span})"
-    if difference.points > 0:
-        return f"{better} beats {worse} by {difference.points:.1f} points ({span})"
-    return f"{better} loses to {worse} by {-difference.points:.1f} points ({span})"
+        return f"{better} and {worse} cannot be told apart ({points:+.1f} points, {span})"
+    return f"{better} {verb} {worse} by {points:.1f} points ({span})"

@@ -23,8 +23,8 @@ from headstart.study.plots import plot_arms
 from headstart.study.report import write_page
 from headstart.tasks.metrics import accuracy_interval
 from headstart.text.packs import get_pack
-from headstart.text.read import read_columns
 from headstart.text.split import Labelled, hash_split, split_labelled
+from headstart.text.tables import read_columns
 from headstart.train.finetune import finetune
 from headstart.train.pretrain import pretrain
 from headstart.train.run import Run, write_file
@@ -33,6 +33,7 @@ from headstart.use.language import LanguageModel
 from headstart.use.predict import Classifier
 
 SEEDS = (0, 1)
+REVIEWS = 8000  # of the 25,000: as many as the model has time to read
 LABELS = 400  # training and validation rows together
 TEST_ROWS = 2000
 NAMES = {"0": "negative", "1": "positive"}
@@ -43,12 +44,12 @@ SENTENCES = (
 )
 PRETRAIN: dict[str, Any] = {
     "data": {"unit": "document", "valid_fraction": 0.02},
-    "model": {"preset": "gpt", "size": "micro", "context": 64, "dropout": 0.0},
+    "model": {"preset": "gpt", "size": "nano", "context": 64, "dropout": 0.0},
     "tokenizer": {"kind": "bpe", "vocab": 4096},
-    "train": {"steps": 2400, "batch_size": 32, "lr": 2e-3, "eval_every": 600},
+    "train": {"steps": 1000, "batch_size": 64, "lr": 5e-3, "eval_every": 250},
     "samples": ["This film"],
 }
-FINETUNE: dict[str, Any] = {"epochs": 15, "pool": "mean", "train": {"lr": 5e-4, "tensorboard": False}}
+FINETUNE: dict[str, Any] = {"epochs": 12, "pool": "mean", "train": {"lr": 1e-3, "tensorboard": False}}
 
 
 def run_demo(out: Path, watch: Watch) -> dict[str, Any]:
@@ -85,7 +86,8 @@ def write_data(reviews: Path, folder: Path) -> tuple[Path, Path]:
     texts, labels = [text for text, _ in tomatoes], [label for _, label in tomatoes]
     rest, test = hash_split(tomatoes, texts, labels, TEST_ROWS / len(tomatoes), seed=0)
     _, few = hash_split(rest, [t for t, _ in rest], [label for _, label in rest], LABELS / len(rest), seed=1)
-    write_file(folder / "corpus.txt", "\n".join(imdb).encode())
+    step = max(1, len(imdb) // REVIEWS)  # the file is sorted by label: take reviews from all over it
+    write_file(folder / "corpus.txt", "\n".join(imdb[::step]).encode())
     for name, part in (("labelled.csv", few), ("test.csv", test)):
         table = io.StringIO()
         csv.writer(table).writerows([("text", "label"), *part])

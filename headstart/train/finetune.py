@@ -20,7 +20,8 @@ from headstart.models.heads import ClassHead, Model
 from headstart.tasks.classify import Classify
 from headstart.tasks.metrics import class_scores
 from headstart.text.batch import Batch, Collate, Numbers, Rng, RowBatches, by_length, in_order, pad
-from headstart.text.read import Example, file_facts, text_files
+from headstart.text.files import file_facts
+from headstart.text.read import Example, text_files
 from headstart.text.split import Labelled, split_labelled
 from headstart.text.tokenizer import Tokenizer, TokenRows, tokenizer_for, truncated
 from headstart.train.checkpoint import fingerprint, load_weights, remove_checkpoints, weights

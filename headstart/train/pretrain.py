@@ -28,7 +28,8 @@ from headstart.text.batch import (
     next_token,
     windows,
 )
-from headstart.text.read import file_facts, text_files
+from headstart.text.files import file_facts
+from headstart.text.read import text_files
 from headstart.text.split import Corpus, split_corpus
 from headstart.text.tokenizer import Tokenizer, TokenRows, tokenizer_for
 from headstart.train.checkpoint import remove_checkpoints

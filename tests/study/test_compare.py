@@ -25,7 +25,7 @@ def test_equal_arms_differ_by_nothing() -> None:
     ("difference", "words"),
     [
         (Difference(3.0, 1.0, 5.0, 2), "beats"),
-        (Difference(-3.0, -5.0, -1.0, 2), "loses to"),
+        (Difference(-3.0, -5.0, -1.0, 2), "loses to scratch by 3.0 points (95 % interval over test rows 1.0 to 5.0"),
         (Difference(1.0, -1.0, 3.0, 2), "cannot be told apart"),
     ],
 )

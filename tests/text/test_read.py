@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headstart.errors import DataError
-from headstart.text.read import Example, check_file, cut, file_facts, read_corpus, read_labelled, read_text, text_files
+from headstart.text.files import check_file, file_facts, read_text
+from headstart.text.read import Example, cut, read_corpus, read_labelled, text_files
 
 LINES = st.lists(
     st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n", exclude_categories=["Cc"])), min_size=1
