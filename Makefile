@@ -18,7 +18,7 @@ demo: setup  ## pretrain, fine-tune and compare on public film reviews (about 5 
 	$(BIN)/headstart demo
 
 test: setup  ## the fast tests (about 2 minutes)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 test-all: setup  ## every test, slow ones and downloads too
 	$(BIN)/python -m pytest -m ''

@@ -64,10 +64,11 @@ def pretrain(
 ) -> None:
     """Train a tokenizer and a language model on CORPUS."""
     from headstart.config import PretrainConfig
+    from headstart.text.packs import located
 
     given: dict[str, Any] = {
         "objective": objective,
-        "data.paths": tuple(str(Path(path).absolute()) for path in corpus) if corpus else None,
+        "data.paths": tuple(str(Path(located(path)).absolute()) for path in corpus) if corpus else None,
         "data.unit": unit,
         "data.text_column": text_column,
         "data.encoding": encoding,
@@ -100,7 +101,9 @@ def pretrain(
 @app.command()
 @guarded
 def finetune(
-    data: Annotated[str | None, Argument(help="Labelled rows: .csv, .tsv, .jsonl, .parquet or a folder.", show_default=False)] = None,
+    data: Annotated[
+        str | None, Argument(help="Labelled rows: .csv, .tsv, .jsonl, .parquet or a folder.", show_default=False)
+    ] = None,
     base: Annotated[str | None, Option(help="A pretrained run, or a preset with --init scratch.")] = None,
     out: Out = "runs/finetuned",
     init: Annotated[str | None, Option(help="pretrained or scratch.")] = None,
@@ -133,9 +136,11 @@ def finetune(
     """Swap the head of a base for a classifier and train it on DATA."""
     from headstart.config import PRESETS, FinetuneConfig
     from headstart.errors import ConfigError
+    from headstart.text.packs import located
 
     path = {
-        name: str(Path(p).absolute()) if p else None for name, p in (("train", data), ("valid", valid), ("test", test))
+        name: str(Path(located(p)).absolute()) if p else None
+        for name, p in (("train", data), ("valid", valid), ("test", test))
     }
     is_preset = base in PRESETS
     given: dict[str, Any] = {

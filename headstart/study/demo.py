@@ -137,7 +137,7 @@ def _conclude(
         **result,
         "title": "Does pretraining help on film reviews?",
         "rows": {"train": len(data.train), "valid": len(data.valid), "test": len(data.test)},
-        "overlap": data.facts()["overlap"]["test_in_train_or_valid"],
+        "overlap": len(data.facts()["hygiene"]["overlapping_rows"]["test"]),
         "pretraining_seconds": pretrained["seconds"],
         "version": __version__,
     }

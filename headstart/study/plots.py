@@ -66,6 +66,34 @@ def plot_tokens(result: Mapping[str, Any], file: Path) -> None:
     figure.savefig(file, dpi=120)
 
 
+def plot_data(report: Mapping[str, Any], file: Path) -> None:
+    """Labels by part, lengths in words, and copies inside and across the parts of a data set."""
+    figure, (left, middle, right) = _axes(3, (11, 3.6))
+    parts = report["splits"]
+    labels = sorted({label for part in parts.values() for label in part["labels"]})[:12]
+    for i, (name, part) in enumerate(parts.items()):
+        places = [x + (i - (len(parts) - 1) / 2) * 0.8 / len(parts) for x in range(len(labels))]
+        shares = [part["labels"].get(label, 0) / max(1, part["rows"]) for label in labels]
+        left.bar(places, shares, width=0.8 / len(parts), label=f"{name} ({part['rows']})")
+        marks = [part["words"][mark] for mark in ("min", "median", "p95", "max")]
+        middle.plot(["least", "median", "95 %", "most"], marks, marker="o", label=name)
+    left.set(xticks=range(len(labels)), ylabel="share of rows", title="labels")
+    left.set_xticklabels([(label or "(none)").replace("$", "\\$") for label in labels], rotation=30, ha="right")
+    middle.set(ylabel="words", yscale="symlog", title="lengths")
+    kinds = [kind for kind in ("exact", "contained", "near") if report[kind]]
+    bars = [(f"in {name}", "within", name) for name in parts] + [
+        (f"{n} in earlier", "leaked", n) for n in list(parts)[1:]
+    ]
+    for i, (name, where, part) in enumerate(bars):
+        places = [x + (i - (len(bars) - 1) / 2) * 0.8 / len(bars) for x in range(len(kinds))]
+        right.bar(places, [report[kind][where][part] for kind in kinds], width=0.8 / len(bars), label=name)
+    right.set(xticks=range(len(kinds)), ylabel="rows", title="copies")
+    right.set_xticklabels(kinds)
+    for axis in (left, middle, right):
+        axis.legend(frameon=False, fontsize=7)
+    figure.savefig(file, dpi=120)
+
+
 def _axes(count: int, size: tuple[float, float]) -> tuple[Any, Sequence[Any]]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

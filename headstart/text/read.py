@@ -74,6 +74,18 @@ def read_labelled(
     return examples
 
 
+def read_examples(
+    path: str | Path, unit: Unit, text_column: str | None, label_column: str | None, encoding: str = "utf-8"
+) -> list[Example]:
+    """Labelled rows where there is a label column, texts with the empty label elsewhere."""
+    try:
+        return read_labelled(path, text_column, label_column, encoding)
+    except DataError as error:
+        if label_column is not None or error.code not in ("DATA_COLUMNS", "DATA_FORMAT", "DATA_EMPTY"):
+            raise
+        return [Example(text, "") for text in read_corpus([path], unit, encoding, text_column)]
+
+
 def text_files(paths: Sequence[str | Path]) -> list[Path]:
     """The files that `paths` stand for, folders opened and sorted by name."""
     files: list[Path] = []

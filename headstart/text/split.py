@@ -7,7 +7,6 @@ the file, and never puts two copies of one text on different sides.
 from __future__ import annotations
 
 import hashlib
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any, TypeVar
 
 from headstart.config import CorpusConfig, LabelledConfig
 from headstart.errors import DataError, did_you_mean
+from headstart.text.hygiene import check, normal
 from headstart.text.read import Example, read_corpus, read_labelled
 
 T = TypeVar("T")
@@ -35,12 +35,12 @@ class Labelled:
     labels: list[str]  # sorted; the index of a label is its class number
 
     def facts(self) -> dict[str, Any]:
-        """Sizes, label counts and overlaps for data.json."""
+        """Sizes, label counts, and what is wrong with the rows, for data.json."""
         parts = {"train": self.train, "valid": self.valid, "test": self.test}
         return {
             "rows": {name: len(rows) for name, rows in parts.items()},
             "labels": {name: dict(sorted(Counter(e.label for e in rows).items())) for name, rows in parts.items()},
-            "overlap": overlaps(self.train, self.valid, self.test),
+            "hygiene": check(parts),
             "split_sha256": _digest(*(f"{name}\t{e.label}\t{e.text}" for name, rows in parts.items() for e in rows)),
         }
 
@@ -117,25 +117,6 @@ def hash_split(
                 taken.update(rows)
                 room -= len(rows)
     return [x for i, x in enumerate(items) if i not in taken], [x for i, x in enumerate(items) if i in taken]
-
-
-def overlaps(train: Sequence[Example], valid: Sequence[Example], test: Sequence[Example]) -> dict[str, int]:
-    """How many validation and test rows stand, word for word, among the rows learned from."""
-    seen = {normal(e.text) for e in train}
-    learned = seen | {normal(e.text) for e in valid}
-    return {
-        "valid_in_train": sum(normal(e.text) in seen for e in valid),
-        "test_in_train_or_valid": sum(normal(e.text) in learned for e in test),
-    }
-
-
-def normal(text: str) -> str:
-    """What two copies of a text have in common: case, white space and composition set aside.
-
-    >>> normal(" A  Dog") == normal("a dog")
-    True
-    """
-    return " ".join(unicodedata.normalize("NFC", text).casefold().split())
 
 
 def _stratified(rows: list[Example], fraction: float, seed: int) -> tuple[list[Example], list[Example]]:

@@ -48,7 +48,10 @@ def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: 
         shape = source.config if source else cfg.model.model_copy(update={"vocab": tokenizer.size})
         texts = ClassifyText(data, tokenizer, shape)
         cfg = _resolved(cfg, shape, len(data.train))
-        run.keep_data_facts({"files": file_facts(text_files(paths)), **data.facts(), "truncated": texts.cut})
+        facts = data.facts()
+        run.keep_data_facts({"files": file_facts(text_files(paths)), **facts, "truncated": texts.cut})
+        for warning in facts["hygiene"]["warnings"]:
+            watch.note(f"Note: {warning}")
         run.write_config(cfg)
 
         torch.manual_seed(cfg.train.seed)

