@@ -108,7 +108,7 @@ class TokenizerConfig(Frozen):
     """How text becomes tokens: a kind to train on the corpus, or a tokenizer to load."""
 
     kind: str = "bpe"  # bpe, word, char, or the path of a tokenizer.json or of a run
-    vocab: int = Field(0, ge=0)  # most entries, special tokens included; 0 = what the corpus can feed
+    vocab: int = Field(0, ge=0)  # most entries, special tokens included; 0: bpe, what the corpus can feed; else 30,000
 
 
 class CorpusConfig(Frozen):
@@ -195,6 +195,12 @@ class PretrainConfig(Frozen):
         return given
 
     @model_validator(mode="after")
+    def steps_are_given(self) -> Self:
+        if not self.train.steps:
+            raise ValueError("train.steps must be 1 or more")
+        return self
+
+    @model_validator(mode="after")
     def objective_fits_the_model(self) -> Self:
         if self.model.causal != (self.objective == "causal"):
             sight = "causal (left to right)" if self.model.causal else "two-way"
@@ -231,10 +237,12 @@ class FinetuneConfig(Frozen):
     @model_validator(mode="before")
     @classmethod
     def own_training_defaults(cls, given: Any) -> Any:
-        if isinstance(given, Mapping) and isinstance(given.get("train"), Mapping):
-            default = cls.model_fields["train"].default
-            return {**given, "train": {**default.model_dump(), **given["train"]}}
-        return given
+        if not isinstance(given, Mapping):
+            return given
+        train, default = given.get("train"), cls.model_fields["train"].default
+        if isinstance(train, TrainConfig):
+            train = train.model_dump(exclude_unset=True)
+        return {**given, "train": {**default.model_dump(), **train}} if isinstance(train, Mapping) else given
 
 
 RunConfig = Annotated[Union[PretrainConfig, FinetuneConfig], Field(discriminator="job")]
@@ -252,11 +260,18 @@ def parse(kind: type[C], settings: Mapping[str, Any], source: str = "the setting
 
 def load_run_config(path: Path) -> PretrainConfig | FinetuneConfig:
     try:
-        return _RUN_CONFIG.validate_python(tomllib.loads(path.read_text("utf-8")))
+        settings = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}.") from None
+    return parse_run_config(settings, str(path))
+
+
+def parse_run_config(settings: Any, source: str) -> PretrainConfig | FinetuneConfig:
+    """Settings of either job; their key `job` says which."""
+    try:
+        return _RUN_CONFIG.validate_python(settings)
     except ValidationError as error:
-        raise ConfigError(_explain(error, None, str(path))) from None
+        raise ConfigError(_explain(error, None, source)) from None
 
 
 def to_toml(config: Frozen) -> str:
@@ -308,7 +323,7 @@ def _explain(error: ValidationError, kind: type[Frozen] | None, source: str) -> 
     for problem in error.errors():
         where = [str(part) for part in problem["loc"] if part not in ("pretrain", "finetune")]
         if problem["type"] == "extra_forbidden":
-            hint = did_you_mean(where[-1], _names_beside(kind, where[:-1]))
+            hint = did_you_mean(where[-1], _names_beside(kind, where[:-1])) or _elsewhere(where[-1])
             table = f" in [{'.'.join(where[:-1])}]" if where[:-1] else ""
             problems.append(f"unknown setting '{where[-1]}'{table}.{hint}")
         else:
@@ -317,6 +332,13 @@ def _explain(error: ValidationError, kind: type[Frozen] | None, source: str) -> 
             shown = f" (got {value!r})" if isinstance(value, (str, int, float)) else ""
             problems.append(f"{'.'.join(where) or 'together'}: {message}{shown}.")
     return f"{source}: " + " ".join(problems)
+
+
+def _elsewhere(name: str) -> str:
+    """The full name of a setting that stands in another table."""
+    tables: dict[str, type[Frozen]] = {"train": TrainConfig, "model": TransformerConfig, "tokenizer": TokenizerConfig}
+    found = next((f"{table}.{name}" for table, kind in tables.items() if name in kind.model_fields), None)
+    return f" Did you mean '{found}'?" if found else ""
 
 
 def _names_beside(kind: type[Frozen] | None, where: Iterable[str]) -> list[str]:

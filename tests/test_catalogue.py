@@ -76,24 +76,25 @@ def test_a_fault_gives_one_sentence_and_costs_nothing(case, command, runs, tmp_p
         assert shown(_in_json(as_json, case["code"])) == message
 
 
-@pytest.mark.parametrize("resume", [[], ["--resume"]])
+@pytest.mark.parametrize("resume", [False, True])
 def test_a_run_directory_in_use_is_busy(resume, tmp_path):
     corpus = _corpus(tmp_path)
-    with Run.start(tmp_path / "run", resume=False) as held:
-        held.write_json("env.json", {"format": 1})
+    config = parse(PretrainConfig, {"data": {"paths": [str(corpus)]}})
+    with Run.start(tmp_path / "run", False, config, 1) as held:
         before = _tree(tmp_path)
-        result = CliRunner().invoke(app, ["pretrain", str(corpus), "--out", str(held.path), *SHORT, *resume])
+        words = ["--resume"] if resume else [str(corpus), *SHORT]
+        result = CliRunner().invoke(app, ["pretrain", "--out", str(held.path), *words])
         assert result.exit_code == 8, result.stderr
         assert re.search(rf"in use by pid {os.getpid()} on ", _only_sentence(result, "RUN_BUSY"))
         assert _tree(tmp_path) == before
 
 
 def test_a_lock_whose_owner_is_gone_holds_nobody_up(tmp_path):
-    with Run.start(tmp_path / "run", resume=False) as run:
-        run.write_json("env.json", {"format": 1})
+    config = parse(PretrainConfig, {"data": {"paths": ["a.txt"]}})
+    with Run.start(tmp_path / "run", False, config, 1) as run:
         run.log({})  # begun, so that it is kept
     assert (tmp_path / "run" / ".lock").exists()
-    Run.start(tmp_path / "run", resume=True).close()
+    Run.start(tmp_path / "run", True, config, 1).close()
 
 
 def test_the_table_names_no_case_twice():
@@ -102,9 +103,10 @@ def test_the_table_names_no_case_twice():
 
 
 def _only_sentence(result: Result, code: str) -> str:
-    """The message, when stderr is one line `error[CODE]: message` and stdout is empty."""
+    """The message, when stderr ends in its only line `error[CODE]: message` and stdout is empty."""
     assert result.stdout == ""
-    found = re.fullmatch(r"error\[([A-Z_]+)\]: ([^\n]+)\n", result.stderr)
+    assert result.stderr.count("error[") == 1
+    found = re.fullmatch(r"(?:[^\n]*\n)*error\[([A-Z_]+)\]: ([^\n]+)\n", result.stderr)
     assert found, result.stderr
     assert found[1] == code, result.stderr
     return found[2]
@@ -112,7 +114,7 @@ def _only_sentence(result: Result, code: str) -> str:
 
 def _in_json(result: Result, code: str) -> str:
     assert result.stdout == ""
-    answer = json.loads(result.stderr)
+    answer = json.loads(result.stderr.splitlines()[-1])
     assert answer == {"error": {"code": code, "message": answer["error"]["message"]}}
     return answer["error"]["message"]
 

@@ -18,6 +18,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from headstart import __version__
+
+        typer.echo(f"headstart {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Tell whether pretraining helps on your text, and hand you the model."""
+
+
 Out = Annotated[str, Option("--out", help="The run directory to make.")]
 Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, Option("--quiet", help="No progress, no notes.")]
@@ -49,17 +67,14 @@ def job_config(
 
     nested = nested_settings(given, settings)
     if resume:
-        stored = Run(Path(out)).resumable(kind)
-        if stored is not None:
-            changed = differences(stored, nested)
-            if changed:
-                raise ConfigError(
-                    f"{out} was begun with other settings: {'; '.join(changed)}. Leave them out to resume."
-                )
-            return stored
+        asked = Run(Path(out)).asked(kind)
+        changed = differences(asked, nested)
+        if changed:
+            raise ConfigError(f"{out} was begun with other settings: {'; '.join(changed)}. Leave them out to resume.")
+        return asked
     missing = [name for key, name in needs.items() if given[key] is None]
     if missing:
-        raise UserError(f"Missing {' and '.join(missing)}. See --help.")
+        raise UserError(f"Missing {' and '.join(missing)}.")
     return parse(kind, nested)
 
 

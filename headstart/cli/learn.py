@@ -80,7 +80,9 @@ def pretrain(
         "train.steps": steps,
     }
     given |= training_settings(batch_size, lr, seed, device, threads)
-    config = job_config(PretrainConfig, given, settings, out, resume, needs={"data.paths": "a CORPUS"})
+    config = job_config(
+        PretrainConfig, given, settings, out, resume, needs={"data.paths": "a CORPUS: files or folders of text"}
+    )
     from headstart.train.pretrain import pretrain as job
 
     result = job(config, out, resume, Bar(quiet))
@@ -168,14 +170,21 @@ def finetune(
         refused = [flag for flag, value in settled.items() if value is not None]
         if refused:
             raise ConfigError(f"{', '.join(refused)}: the base {base} settles this. Leave it out.")
-    config = job_config(FinetuneConfig, given, settings, out, resume, needs={"data.train": "DATA", "base": "--base"})
+    config = job_config(
+        FinetuneConfig,
+        given,
+        settings,
+        out,
+        resume,
+        needs={"data.train": "DATA", "base": "--base (a run of headstart pretrain, or gpt with --init scratch)"},
+    )
     from headstart.train.finetune import finetune as job
 
     result = job(config, out, resume, Bar(quiet))
     from headstart.study.plots import plot_curves
     from headstart.train.run import Run
 
-    plot_curves({"accuracy": Run.open(out)}, Path(out) / "curves.png")
+    plot_curves(Run.open(out), Path(out) / "curves.png")
     if as_json:
         show_json(result)
         return
@@ -185,6 +194,14 @@ def finetune(
     show(
         f"validation accuracy {result['valid']['accuracy']:.4f}, loss {result['valid']['loss']:.4f} (step {result['best_step']})"
     )
+    if result["best_step"] == 0:
+        show("! training did not improve the validation score: these are the weights it began with")
     if result["test"]:
-        show(accuracy_line("test accuracy", result["test"]))
+        show(accuracy_line("test accuracy", result["test"]) + f", macro-F1 {result['test']['macro_f1']:.4f}")
+    common = result["commonest"]
+    told = ", ".join(f"{name} {common[name]:.4f}" for name in ("valid", "test") if name in common)
+    show(f"always saying '{common['label']}': {told}")
+    if result["overlapping_test_rows"]:
+        rows = result["test"]["rows"]
+        show(f"! {result['overlapping_test_rows']} of the {rows} test rows also stand among the rows learned from")
     show(f"learning curves: {Path(out) / 'curves.png'}")

@@ -57,6 +57,10 @@ def generate(
         show_json(result)
         return
     show(result["text"])
+    if not top:
+        sure = [t["probability"] for t in result["tokens"]]
+        show(f"\n{len(sure)} tokens, mean probability {sum(sure) / max(1, len(sure)):.2f}; --top 6 shows each of them")
+        return
     for first in range(0, len(result["tokens"]), 8):
         part = result["tokens"][first : first + 8]
         show()
@@ -79,14 +83,16 @@ def predict(
     debug: Debug = False,
 ) -> None:
     """Label each TEXT with the classifier in RUN."""
-    from headstart.errors import UserError
-    from headstart.text.read import read_corpus
+    from headstart.errors import DataError, UserError
+    from headstart.text.read import read_lines
 
     asked = list(texts or [])
     if file:
-        asked += read_corpus([file], "line", encoding or "utf-8", text_column)
+        asked += read_lines(file, encoding or "utf-8", text_column)
     if not asked:
-        raise UserError("Nothing to label: give one or more texts, or --file.")
+        raise UserError(f"Nothing to label: '{run}' is taken for the run. Give the run first, then texts or --file.")
+    if any(not text.strip() for text in texts or []):
+        raise DataError("A text to label is blank.", "DATA_BLANK")
     from headstart.use.predict import Classifier
 
     records = Classifier.load(run).predict(asked)
@@ -95,7 +101,8 @@ def predict(
         return
     for record in records:
         ranked = "  ".join(f"{label} {p:.2f}" for label, p in record["probabilities"].items())
-        show(f"{record['label']}\t{ranked}\t{record['text']}")
+        text = record["text"] if len(record["text"]) <= 200 else record["text"][:200] + " ..."
+        show(f"{record['label']}\t{ranked}\t{text}")
 
 
 @app.command()

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 import traceback
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 from headstart.errors import UserError
 from headstart.train.watch import Watch
 
+TOLD_EVERY = 20.0  # seconds between two lines of progress where there is no bar
 F = TypeVar("F", bound=Callable[..., None])
 
 
@@ -23,7 +25,7 @@ def guarded(verb: F) -> F:
 
     @functools.wraps(verb)
     def run(*args: Any, **kwargs: Any) -> None:
-        debug, as_json = "--debug" in sys.argv, bool(kwargs.get("as_json"))
+        debug, as_json = bool(kwargs.get("debug")), bool(kwargs.get("as_json"))
         try:
             verb(*args, **kwargs)
             sys.stdout.flush()
@@ -111,23 +113,30 @@ class Bar(Watch):
     def start(self, title: str, total: int, done: int = 0) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+        self.total, self.first, self.began, self.told = total, done, time.monotonic(), time.monotonic()
         if not self.console.is_terminal:
             return
         self.progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("loss {task.fields[loss]:.3f}  {task.fields[rate]:,.0f} tokens/s"),
+            TextColumn("{task.fields[state]}"),
             TimeRemainingColumn(),
             console=self.console,
             transient=True,
         )
-        self.task = self.progress.add_task(shown(title), total=total, completed=done, loss=float("nan"), rate=0.0)
+        self.task = self.progress.add_task(shown(title), total=total, completed=done, state="")
         self.progress.start()
 
     def advance(self, done: int, loss: float, tokens_per_second: float) -> None:
         if self.progress is not None:
-            self.progress.update(self.task, completed=done, loss=loss, rate=tokens_per_second)
+            self.progress.update(self.task, completed=done, state=f"loss {loss:.3f}  {tokens_per_second:,.0f} tokens/s")
+        elif time.monotonic() - self.told > TOLD_EVERY:  # a log or a notebook gets a line now and then
+            self.told = time.monotonic()
+            share = (done - self.first) / max(1, self.total - self.first)
+            left = (self.told - self.began) * (1 - share) / max(share, 1e-9)
+            rate = f"{tokens_per_second:,.0f} tokens/s"
+            self.note(f"step {done} of {self.total}: loss {loss:.3f}, {rate}, about {left / 60:.1f} min left")
 
     def note(self, text: str) -> None:
         self.console.print(shown(text), soft_wrap=True)

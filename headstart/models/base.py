@@ -70,7 +70,7 @@ def layer_groups(base: Base) -> list[tuple[str, list[nn.Parameter]]]:
 
 
 def freeze(base: Base, scope: str) -> None:
-    """Let only `scope` of `base` learn: full, head (nothing of the base) or last:K layers."""
+    """Let only `scope` of `base` learn: full, head (nothing of the base) or last:K layers. Nothing is ever thawed."""
     groups = layer_groups(base)
     if scope == "full":
         free = len(groups)
@@ -81,9 +81,9 @@ def freeze(base: Base, scope: str) -> None:
         if count > layers:
             raise ConfigError(f"The base has {layers} layers; --train {scope} asks for more of them.")
         free = count + (groups[-1][0] == "final")
-    for i, (_, parameters) in enumerate(groups):
+    for _, parameters in groups[: len(groups) - free]:
         for parameter in parameters:
-            parameter.requires_grad = i >= len(groups) - free
+            parameter.requires_grad = False
 
 
 def parameter_table(model: nn.Module) -> list[dict[str, Any]]:

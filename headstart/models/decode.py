@@ -74,5 +74,6 @@ def _sample(logits: Tensor, how: Sampling, random: torch.Generator) -> int:
     if how.top_p < 1:
         ordered, index = logits.softmax(-1).sort(descending=True)
         beyond = ordered.cumsum(-1) - ordered >= how.top_p  # the token that crosses the line stays
+        beyond[0] = False
         logits = logits.index_fill(0, index[beyond], -torch.inf)
     return int(torch.multinomial(logits.softmax(-1), 1, generator=random))

@@ -1,7 +1,8 @@
 """The tensor names and layouts under which GPT-2 and BERT keep the same weights on disk.
 
-Ours on the left, theirs on the right; `{}` is a layer's number. `classic` has no counterpart there and keeps
-our names. What is done here is renaming, transposing and cutting: no number changes.
+Ours on the left, theirs on the right; `{}` is a layer's number. What has no counterpart there (`classic`, or a preset
+with its structure changed) keeps our names. Writing renames, transposes and cuts: no number changes. Reading adds
+BERT's embedding of the first sentence, which every token of ours belongs to, to its positions.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from headstart.config import TransformerConfig
+from headstart.config import PRESETS, TransformerConfig
 
 _GPT2 = {
     "base.tokens": "transformer.wte",
@@ -51,10 +52,18 @@ _BERT_TYPES = "bert.embeddings.token_type_embeddings.weight"  # (2, D): first an
 Tensors = dict[str, Tensor]
 
 
+def counterpart(cfg: TransformerConfig) -> str | None:
+    """The transformers architecture that computes exactly what `cfg` does: gpt2, bert, or None."""
+    free = ("dropout", "tied") if cfg.preset == "gpt" else ("dropout",)
+    structure = {key: value for key, value in PRESETS[cfg.preset].items() if key not in free}
+    same = all(getattr(cfg, key) == value for key, value in structure.items()) and not cfg.scale_embedding
+    return {"gpt": "gpt2", "bert": "bert"}.get(cfg.preset) if same else None
+
+
 def to_disk(state: Mapping[str, Tensor], cfg: TransformerConfig) -> Tensors:
     """The tensors of a Model under the names that plain transformers looks for."""
-    match cfg.preset:
-        case "gpt":
+    match counterpart(cfg):
+        case "gpt2":
             return {
                 (name := _rename(ours, _GPT2)): t.T.contiguous() if _GPT2_TRANSPOSED.search(name) else t
                 for ours, t in state.items()
@@ -63,14 +72,14 @@ def to_disk(state: Mapping[str, Tensor], cfg: TransformerConfig) -> Tensors:
             renamed = {_rename(ours, _BERT): t for ours, t in _cut_qkv(state).items()}
             some = next(iter(renamed.values()))
             return {**renamed, _BERT_TYPES: some.new_zeros(2, cfg.width)}
-        case "classic":
+        case _:
             return dict(state)
 
 
 def from_disk(tensors: Mapping[str, Tensor], cfg: TransformerConfig) -> Tensors:
     """The same tensors back under our names."""
-    match cfg.preset:
-        case "gpt":
+    match counterpart(cfg):
+        case "gpt2":
             back = {theirs: ours for ours, theirs in _GPT2.items()}
             return {
                 _rename(name, back): t.T.contiguous() if _GPT2_TRANSPOSED.search(name) else t
@@ -83,7 +92,7 @@ def from_disk(tensors: Mapping[str, Tensor], cfg: TransformerConfig) -> Tensors:
             if types is not None and types[0].any():  # every token of ours is of the first sentence
                 state["base.positions.weight"] = state["base.positions.weight"] + types[0]
             return _join_qkv(state)
-        case "classic":
+        case _:
             return dict(tensors)
 
 

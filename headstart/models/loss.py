@@ -7,6 +7,7 @@ the same, the memory is that of one chunk. N rows, D width, V vocabulary.
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import torch
@@ -17,11 +18,13 @@ CHUNK = 512  # rows
 ALIGN = 64  # matrix products with V a multiple of this run up to 1.8 times faster on AVX2
 WORTH_PADDING = 4096  # vocabularies below this are too small for the copy to pay
 
-_buffers: dict[tuple[Any, ...], Tensor] = {}
+_memory = threading.local()  # each thread its own, so that two trainings in one process do not mix
 
 
 def chunked_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor) -> Tensor:
     """The summed cross-entropy of F.linear(hidden, weight, bias) against target, as one number."""
+    if not torch.is_grad_enabled():  # autograd would ask for gradients all the same
+        hidden, weight, bias = hidden.detach(), weight.detach(), None if bias is None else bias.detach()
     return _ChunkedCrossEntropy.apply(hidden, weight, bias, target)
 
 
@@ -89,7 +92,8 @@ def _aligned(weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None
 def _buffer(name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
     """Memory that is written anew at every call and never leaves this file."""
     key = (name, shape[1:], like.dtype, like.device)
-    held = _buffers.get(key)
+    buffers: dict[tuple[Any, ...], Tensor] = _memory.__dict__.setdefault("buffers", {})
+    held = buffers.get(key)
     if held is None or len(held) < shape[0]:
-        held = _buffers[key] = torch.empty(shape, dtype=like.dtype, device=like.device)
+        held = buffers[key] = torch.empty(shape, dtype=like.dtype, device=like.device)
     return held[: shape[0]]

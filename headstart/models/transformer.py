@@ -35,7 +35,10 @@ class Attention(nn.Module):
         weights = None
         if look:  # the same numbers the slow way, because the fused kernel keeps no weights
             scores = q @ k.transpose(-2, -1) / q.size(-1) ** 0.5  # (B, H, T, S)
-            scores = scores.masked_fill(~(square_mask(*scores.shape[-2:]) if allowed is None else allowed), -math.inf)
+            scores = scores.masked_fill(
+                ~(square_mask(scores.size(-2), scores.size(-1), scores.device) if allowed is None else allowed),
+                -math.inf,
+            )
             weights = scores.softmax(-1)
             y = weights @ v
         else:

@@ -25,9 +25,10 @@ from headstart.tasks.metrics import accuracy_interval
 from headstart.text.packs import get_pack
 from headstart.text.split import Labelled, hash_split, split_labelled
 from headstart.text.tables import read_columns
+from headstart.train.disk import write_file
 from headstart.train.finetune import finetune
 from headstart.train.pretrain import pretrain
-from headstart.train.run import Run, write_file
+from headstart.train.run import Run
 from headstart.train.watch import Watch
 from headstart.use.language import LanguageModel
 from headstart.use.predict import Classifier
@@ -59,7 +60,7 @@ def run_demo(out: Path, watch: Watch) -> dict[str, Any]:
     watch.note("Pretraining on IMDb reviews, without their labels: two to three minutes ...")
     settings = {**PRETRAIN, "data": {**PRETRAIN["data"], "paths": (str(corpus.absolute()),)}}
     base = out / "pretrained"
-    pretrained = pretrain(parse(PretrainConfig, settings), base, resume=_begun(base), watch=watch)
+    pretrained = pretrain(parse(PretrainConfig, settings), base, resume=Run(base).begun, watch=watch)
 
     test = {"test": str((out / "data" / "test.csv").absolute())}
     data = {"train": str(labelled.absolute()), **test}
@@ -70,7 +71,7 @@ def run_demo(out: Path, watch: Watch) -> dict[str, Any]:
             train = {**FINETUNE["train"], "seed": seed}
             cfg = {**FINETUNE, "base": str(base.absolute()), "init": init, "data": data, "train": train}
             path = out / f"{name}-{seed}"
-            finetune(parse(FinetuneConfig, cfg), path, resume=_begun(path), watch=watch)
+            finetune(parse(FinetuneConfig, cfg), path, resume=Run(path).begun, watch=watch)
             arms.setdefault(name, []).append(Run.open(path))
     split = split_labelled(parse(FinetuneConfig, {"base": str(base), "data": data}).data)
     baselines = [tfidf(split), majority(split)]
@@ -78,7 +79,7 @@ def run_demo(out: Path, watch: Watch) -> dict[str, Any]:
 
 
 def write_data(reviews: Path, folder: Path) -> tuple[Path, Path]:
-    """corpus.txt of IMDb reviews, and labelled.csv and test.csv of Rotten Tomatoes sentences."""
+    """corpus.csv of IMDb reviews, and labelled.csv and test.csv of Rotten Tomatoes sentences."""
     columns = [(name, (name,), "") for name in ("text", "label", "source")]
     rows = list(read_columns(reviews, columns, "utf-8"))
     imdb = [" ".join(text.replace("<br />", " ").split()) for text, _, source in rows if source == "imdb"]
@@ -86,17 +87,17 @@ def write_data(reviews: Path, folder: Path) -> tuple[Path, Path]:
     texts, labels = [text for text, _ in tomatoes], [label for _, label in tomatoes]
     rest, test = hash_split(tomatoes, texts, labels, TEST_ROWS / len(tomatoes), seed=0)
     _, few = hash_split(rest, [t for t, _ in rest], [label for _, label in rest], LABELS / len(rest), seed=1)
-    step = max(1, len(imdb) // REVIEWS)  # the file is sorted by label: take reviews from all over it
-    write_file(folder / "corpus.txt", "\n".join(imdb[::step]).encode())
-    for name, part in (("labelled.csv", few), ("test.csv", test)):
+    _, some = hash_split(imdb, imdb, [""] * len(imdb), min(1.0, REVIEWS / len(imdb)), seed=2)
+    tables: dict[str, list[tuple[str, ...]]] = {
+        "corpus.csv": [("text",), *((text,) for text in some)],  # one row a review: each has its start and its end
+        "labelled.csv": [("text", "label"), *few],
+        "test.csv": [("text", "label"), *test],
+    }
+    for name, rows_of in tables.items():
         table = io.StringIO()
-        csv.writer(table).writerows([("text", "label"), *part])
+        csv.writer(table).writerows(rows_of)
         write_file(folder / name, table.getvalue().encode())
-    return folder / "corpus.txt", folder / "labelled.csv"
-
-
-def _begun(path: Path) -> bool:
-    return (path / "env.json").exists()
+    return folder / "corpus.csv", folder / "labelled.csv"
 
 
 def _conclude(
@@ -114,7 +115,7 @@ def _conclude(
             "accuracies": [float(x) for x in hits.mean(1)],
             "mean": float(hits.mean()),
             "interval": list(accuracy_interval(round(float(hits.mean(0).sum())), hits.shape[1])),
-            "seconds": seconds[name],
+            "seconds": seconds[name] + (pretrained["seconds"] if name == "pretrained" else 0.0),
         }
         for name, hits in right.items()
     ]
@@ -125,7 +126,7 @@ def _conclude(
     )
     classifier = Classifier.load(arms["pretrained"][0].path)
     generated = LanguageModel.load(out / "pretrained").generate("This film is", 14, Sampling(), top=6)
-    plot_arms(arms, {}, out / "curves.svg")
+    plot_arms(arms, out / "curves.svg")
     result = {
         "arms": table,
         "verdict": conclusion,

@@ -15,22 +15,20 @@ def curve(run: Run, split: str, score: str) -> tuple[list[int], list[float]]:
     return [r["step"] for r in records], [r[score] for r in records]
 
 
-def plot_curves(runs: Mapping[str, Run], file: Path) -> None:
+def plot_curves(run: Run, file: Path) -> None:
     """Loss on the training and validation rows, and the validation accuracy, by step."""
     figure, (left, right) = _axes(2, (9, 3.6))
-    for name, run in runs.items():
-        prefix = f"{name}, " if len(runs) > 1 else ""
-        left.plot(*curve(run, "train", "loss"), alpha=0.4, linewidth=1, label=f"{prefix}training")
-        left.plot(*curve(run, "valid", "loss"), marker="o", markersize=3, label=f"{prefix}validation")
-        right.plot(*curve(run, "valid", "accuracy"), marker="o", markersize=3, label=f"{prefix}validation")
+    left.plot(*curve(run, "train", "loss"), alpha=0.4, linewidth=1, label="training")
+    left.plot(*curve(run, "valid", "loss"), marker="o", markersize=3, label="validation")
+    right.plot(*curve(run, "valid", "accuracy"), marker="o", markersize=3)
     left.set(xlabel="step", ylabel="loss (nats)")
-    right.set(xlabel="step", ylabel="accuracy")
+    right.set(xlabel="step", ylabel="validation accuracy")
     left.legend(frameon=False, fontsize=8)
     figure.savefig(file, dpi=120)
 
 
-def plot_arms(arms: Mapping[str, Sequence[Run]], lines: Mapping[str, float], file: Path) -> None:
-    """Validation accuracy by step: one colour an arm, one line a seed; `lines` are scores without a curve."""
+def plot_arms(arms: Mapping[str, Sequence[Run]], file: Path) -> None:
+    """Validation accuracy by step: one colour an arm, one line a seed."""
     figure, (axis,) = _axes(1, (7, 4))
     for i, (name, runs) in enumerate(arms.items()):
         for n, run in enumerate(runs):
@@ -38,8 +36,6 @@ def plot_arms(arms: Mapping[str, Sequence[Run]], lines: Mapping[str, float], fil
                 *curve(run, "valid", "accuracy"), color=f"C{i}", alpha=0.8, marker="o", markersize=3,
                 label=name if n == 0 else None,
             )  # fmt: skip
-    for i, (name, score) in enumerate(lines.items()):
-        axis.axhline(score, color="0.4", linestyle=("--", ":")[i % 2], label=name)
     axis.set(xlabel="step", ylabel="validation accuracy")
     axis.legend(frameon=False)
     figure.savefig(file)

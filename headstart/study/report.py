@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from headstart.train.run import write_file
+from headstart.train.disk import write_file
 
 
 def write_page(file: Path, facts: dict[str, Any], pictures: dict[str, str]) -> None:

@@ -58,10 +58,14 @@ def prefix_entropy(rows: Iterable[Sequence[int]]) -> float:
     >>> round(prefix_entropy([[0, 1], [0, 2]]), 4) == round(math.log(2), 4)
     True
     """
-    following: defaultdict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
+    places: dict[tuple[int, int], int] = {}  # (place, token) -> the place after it: the rows as one tree
+    following: defaultdict[int, Counter[int]] = defaultdict(Counter)
     for row in rows:
-        for i in range(1, len(row)):
-            following[tuple(row[:i])][row[i]] += 1
+        place = -1
+        for i, token in enumerate(row):
+            if i:
+                following[place][token] += 1
+            place = places.setdefault((place, token), len(places))
     nats = total = 0.0
     for counts in following.values():
         seen = sum(counts.values())

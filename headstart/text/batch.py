@@ -32,6 +32,11 @@ class Batch:
     mask: Tensor  # (B, T), True = a real token
     target: Tensor  # (B, T) token ids with IGNORE, or (B,) class numbers
 
+    @property
+    def tokens(self) -> int:
+        """Real ones, for the rate."""
+        return int(self.mask.sum())
+
     def to(self, device: str) -> Batch:
         return Batch(self.ids.to(device), self.mask.to(device), self.target.to(device))
 

@@ -27,6 +27,13 @@ _MAGIC = {
     b"\x1f\x8b": "a gzip archive (decompress it first)",
     b"%PDF": "a PDF document (convert it to text first)",
 }
+_OFFICE = {
+    ".xlsx": "an Excel workbook (save it as CSV)",
+    ".xls": "an Excel workbook (save it as CSV)",
+    ".docx": "a Word document (save it as plain text)",
+    ".doc": "a Word document (save it as plain text)",
+    ".ods": "a spreadsheet (save it as CSV)",
+}
 # Tabs, line ends and form feeds aside; a few of the others stand in many texts, a thousandth is no text.
 _CONTROLS = re.compile(r"[\x01-\x08\x0e-\x1b\x7f]")
 FEW_CONTROLS = 10
@@ -52,7 +59,7 @@ def read_text(path: Path, encoding: str = "utf-8") -> str:
     """The text of one file: byte-order marks obeyed and removed, line ends turned into \\n."""
     check_file(path)
     data = path.read_bytes()
-    kind = next((what for magic, what in _MAGIC.items() if data.startswith(magic)), None)
+    kind = _OFFICE.get(path.suffix.lower()) or next((w for magic, w in _MAGIC.items() if data.startswith(magic)), None)
     if kind:
         raise DataError(f"{path}: this is {kind}, not text.", "DATA_BINARY")
     encoding = next((name for bom, name in _BOMS.items() if data.startswith(bom)), encoding)

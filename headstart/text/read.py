@@ -34,11 +34,15 @@ class Example:
 def read_corpus(
     paths: Sequence[str | Path], unit: Unit, encoding: str = "utf-8", column: str | None = None
 ) -> list[str]:
-    """The texts of all `paths`, in order; a folder stands for the files in it that can be read."""
+    """The texts of all `paths`, in order; a folder stands for the files in it that can be read.
+
+    A row of a table is one text, unless it is to be cut into sentences.
+    """
     texts: list[str] = []
     for path in text_files(paths):
         if is_table(path):
-            texts += (row[0] for row in read_columns(path, [(column, TEXT_COLUMNS, "--text-column")], encoding))
+            rows = (row[0] for row in read_columns(path, [(column, TEXT_COLUMNS, "--text-column")], encoding))
+            texts += (piece for row in rows for piece in cut(row, unit)) if unit == "sentence" else rows
         else:
             texts += cut(read_text(path, encoding), unit)
     if not any(text.strip() for text in texts):
@@ -55,7 +59,7 @@ def read_labelled(
         return _read_label_folders(path, encoding)
     files = _arrow_files(path) or [path]
     if not is_table(files[0]):
-        check_file(path)
+        read_text(path, encoding)  # says so if it is no text at all
         raise DataError(
             f"{path}: labelled text is read from a table ({', '.join(TABLES)}), or from a folder with one sub-folder "
             "for each label.",
@@ -72,6 +76,14 @@ def read_labelled(
     if not examples:
         raise DataError(f"{path}: no rows below the header.", "DATA_EMPTY")
     return examples
+
+
+def read_lines(path: str | Path, encoding: str = "utf-8", column: str | None = None) -> list[str]:
+    """One text for each line of a file or row of a table, none left out, so that answers line up with them."""
+    path = Path(path)
+    if is_table(path):
+        return read_corpus([path], "line", encoding, column)
+    return read_text(path, encoding).removesuffix("\n").split("\n")
 
 
 def read_examples(
@@ -118,12 +130,25 @@ def cut(text: str, unit: Unit) -> list[str]:
     return [piece for piece in stripped if piece.strip()]
 
 
+def passed_over(paths: Sequence[str | Path]) -> list[Path]:
+    """Files in the folders among `paths` that are not read, hidden ones aside."""
+    return sorted(
+        p
+        for folder in map(Path, paths)
+        if os.path.isdir(folder)
+        for p in folder.rglob("*")
+        if p.is_file() and p.suffix.lower() not in READABLE and not p.name.startswith(".")
+    )
+
+
 def _arrow_files(folder: Path) -> list[Path]:
     """The data of a folder that the datasets library saved; none elsewhere."""
     return sorted(folder.glob("*.arrow")) if os.path.isdir(folder) else []
 
 
 def _read_label_folders(folder: Path, encoding: str) -> list[Example]:
+    if (folder / "env.json").exists() and (folder / "config.toml").exists():
+        raise DataError(f"{folder} is a run, not labelled text. Are DATA and --base swapped?", "DATA_PATH")
     examples = [
         Example(read_text(file, encoding), sub.name)
         for sub in sorted(p for p in folder.iterdir() if p.is_dir())

@@ -18,6 +18,7 @@ from headstart.text.hygiene import check, normal
 from headstart.text.read import Example, read_corpus, read_labelled
 
 T = TypeVar("T")
+MOST_NUMBERS = 50  # different numeric labels that may still be classes
 FEW_DOCUMENTS = 20  # below this many, the end of each document is held out instead of whole documents
 
 
@@ -34,9 +35,12 @@ class Labelled:
     test: list[Example]
     labels: list[str]  # sorted; the index of a label is its class number
 
+    def parts(self) -> dict[str, list[Example]]:
+        return {"train": self.train, "valid": self.valid, "test": self.test}
+
     def facts(self) -> dict[str, Any]:
         """Sizes, label counts, and what is wrong with the rows, for data.json."""
-        parts = {"train": self.train, "valid": self.valid, "test": self.test}
+        parts = self.parts()
         return {
             "rows": {name: len(rows) for name, rows in parts.items()},
             "labels": {name: dict(sorted(Counter(e.label for e in rows).items())) for name, rows in parts.items()},
@@ -74,6 +78,7 @@ def split_labelled(cfg: LabelledConfig) -> Labelled:
         return read_labelled(path, cfg.text_column, cfg.label_column, cfg.encoding)
 
     train = read(cfg.train)
+    _check_labels(cfg.train, train)
     valid = read(cfg.valid) if cfg.valid else []
     test = read(cfg.test) if cfg.test else []
     if not cfg.test and cfg.test_fraction:
@@ -117,6 +122,31 @@ def hash_split(
                 taken.update(rows)
                 room -= len(rows)
     return [x for i, x in enumerate(items) if i not in taken], [x for i, x in enumerate(items) if i in taken]
+
+
+def _check_labels(path: str, rows: list[Example]) -> None:
+    """Refuse by name what looks like labels and is not."""
+    labels = {e.label for e in rows}
+    if len(labels) > MOST_NUMBERS and all(_is_number(label) for label in labels):
+        raise DataError(
+            f"{path}: {len(labels)} different numbers as labels. Predicting a number (regression) is not supported; "
+            "a label is one of a few classes.",
+            "DATA_LABEL",
+        )
+    if len(labels) > 2 and len(labels) > len(rows) / 2:
+        raise DataError(
+            f"{path}: {len(labels)} different labels in {len(rows)} rows. Is this the label column? Name it with "
+            "--label-column, and the text with --text-column.",
+            "DATA_LABEL",
+        )
+
+
+def _is_number(label: str) -> bool:
+    try:
+        float(label)
+    except ValueError:
+        return False
+    return True
 
 
 def _stratified(rows: list[Example], fraction: float, seed: int) -> tuple[list[Example], list[Example]]:

@@ -179,8 +179,16 @@ def _column(path: Path, header: list[str], name: str | None, usual: Sequence[str
         return found
     if found is not None and header.count(found) > 1:
         raise DataError(f"{path}: two columns are called '{found}'. Rename one.", "DATA_COLUMNS")
+    if len(header) == 1 and (mark := next((m for m in ";\t|" if m in header[0]), None)):
+        shown = "a tab" if mark == "\t" else f"'{mark}'"
+        raise DataError(
+            f"{path}: the columns seem to be separated by {shown}. Save it with commas, or, with tabs, as .tsv.",
+            "DATA_COLUMNS",
+        )
     missing = f"no column '{name}'" if name is not None else f"no column called {', '.join(usual)}"
     hint = did_you_mean(name, header) if name else ""
     raise DataError(
-        f"{path}: {missing}; the header has {', '.join(header)}.{hint} Name the column with {flag}.", "DATA_COLUMNS"
+        f"{path}: {missing}; the header has {', '.join(header)}.{hint} Name the column with {flag}, or add a header line if "
+        "there is none.",
+        "DATA_COLUMNS",
     )

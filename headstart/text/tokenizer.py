@@ -179,6 +179,11 @@ class Tokenizer:
                 yield [next(ids) for _ in parts]
             batch, waiting = [], 0
 
+    @property
+    def lossless(self) -> bool:
+        """Whether nothing is changed before tokenizing, such as case."""
+        return self.backend.normalizer is None
+
     def decode(self, ids: Iterable[int]) -> str:
         return str(self.backend.decode([int(i) for i in ids], skip_special_tokens=True))
 

@@ -25,15 +25,18 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from headstart.errors import ModelError
-from headstart.train.run import Run, disk_errors, sync_folder, write_file
+from headstart.train.disk import disk_errors, sync_folder, write_file
+from headstart.train.run import Run
 
 KEPT = 2  # checkpoints; one more than is needed, should the newest turn out damaged
 Tensors = dict[str, Tensor]
 
 
 def weights(model: nn.Module) -> Tensors:
-    """Every parameter once, tied ones under their first name."""
-    return {name: p.detach() for name, p in model.named_parameters()}
+    """Every parameter once, tied ones under their first name, and the buffers that belong to the model's state."""
+    kept = model.state_dict().keys()
+    buffers = {name: b for name, b in model.named_buffers() if name in kept}
+    return {**{name: p.detach() for name, p in model.named_parameters()}, **buffers}
 
 
 def load_weights(model: nn.Module, tensors: Tensors) -> None:
@@ -89,7 +92,8 @@ def save_checkpoint(
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise
-    for old in _checkpoints(run)[KEPT:]:
+    up_to_now = [p for p in _checkpoints(run) if _step(p) <= state["step"]]  # a later one is a damaged one
+    for old in up_to_now[KEPT:]:
         shutil.rmtree(old, ignore_errors=True)
 
 
@@ -117,14 +121,14 @@ def load_checkpoint(
     return None
 
 
-def remove_checkpoints(run: Run) -> None:
-    shutil.rmtree(run.path / "checkpoints", ignore_errors=True)
-
-
 def _checkpoints(run: Run) -> list[Path]:
     """Newest first."""
     found = (run.path / "checkpoints").glob("step-*")
-    return sorted((p for p in found if re.fullmatch(r"step-\d{7,}", p.name)), key=lambda p: p.name, reverse=True)
+    return sorted((p for p in found if re.fullmatch(r"step-\d{7,}", p.name)), key=_step, reverse=True)
+
+
+def _step(folder: Path) -> int:
+    return int(folder.name.removeprefix("step-"))
 
 
 def _verified(folder: Path) -> dict[str, bytes]:
@@ -153,10 +157,7 @@ def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> Te
 
 def _restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Tensors) -> None:
     for name, p in model.named_parameters():
-        state = {
-            key: tensors[f"{name}.{key}"] for key in ("step", "exp_avg", "exp_avg_sq") if f"{name}.{key}" in tensors
-        }
-        if state:
-            optimizer.state[p] = {
-                key: value.clone() if key == "step" else value.to(p.device).clone() for key, value in state.items()
-            }
+        keys = ("step", "exp_avg", "exp_avg_sq")
+        state = {key: tensors[f"{name}.{key}"] for key in keys if f"{name}.{key}" in tensors}
+        if state:  # fused AdamW wants its step beside the weights
+            optimizer.state[p] = {key: value.to(p.device).clone() for key, value in state.items()}

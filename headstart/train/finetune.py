@@ -7,24 +7,23 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from headstart.config import PRESETS, FinetuneConfig, TransformerConfig
 from headstart.errors import ConfigError, did_you_mean
 from headstart.models.base import freeze
 from headstart.models.heads import ClassHead, Model
-from headstart.tasks.classify import Classify
+from headstart.tasks.classify import Classify, ClassifyText, class_weights, most_probable, probabilities
 from headstart.tasks.metrics import class_scores
-from headstart.text.batch import Batch, Collate, Numbers, Rng, RowBatches, by_length, in_order, pad
 from headstart.text.files import file_facts
-from headstart.text.read import Example, text_files
+from headstart.text.read import text_files
 from headstart.text.split import Labelled, split_labelled
-from headstart.text.tokenizer import Tokenizer, TokenRows, tokenizer_for, truncated
-from headstart.train.checkpoint import fingerprint, load_weights, remove_checkpoints, weights
+from headstart.text.tokenizer import Tokenizer, tokenizer_for
+from headstart.train.checkpoint import fingerprint, load_weights, weights
 from headstart.train.loop import prepare_device, train
 from headstart.train.model_dir import HeadSpec, Saved, build_model, read_model, write_model
 from headstart.train.run import Run
@@ -34,24 +33,16 @@ from headstart.train.watch import Watch
 def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:
     """Train a classifier on `cfg.data` into the run directory `out`; its result."""
     watch = watch or Watch()
-    prepare_device(cfg.train)
-    with Run.start(out, resume) as run:
+    with Run.start(out, resume, cfg, prepare_device(cfg.train)) as run:
         if run.finished:
-            watch.note("This run is finished already.")
-            return run.read_json("result.json")
-        run.write_env(cfg.train)
+            return run.finish_again(watch)
         paths = [path for path in (cfg.data.train, cfg.data.valid, cfg.data.test) if path]
+        run.check_files(file_facts(text_files(paths)))
         data = split_labelled(cfg.data)
-        source = None if cfg.base in PRESETS else _open_base(cfg.base)
-        tokenizer = source.tokenizer if source else _preset_tokenizer(run, cfg, data)
-        run.write_text("model/tokenizer.json", tokenizer.to_json())
-        shape = source.config if source else cfg.model.model_copy(update={"vocab": tokenizer.size})
-        texts = ClassifyText(data, tokenizer, shape)
+        source = None if run.begun or cfg.base in PRESETS else _open_base(cfg.base)
+        shape, tokenizer = _shape_and_tokenizer(run, cfg, data, source)
         cfg = _resolved(cfg, shape, len(data.train))
-        facts = data.facts()
-        run.keep_data_facts({"files": file_facts(text_files(paths)), **facts, "truncated": texts.cut})
-        for warning in facts["hygiene"]["warnings"]:
-            watch.note(f"Note: {warning}")
+        run.write_text("model/tokenizer.json", tokenizer.to_json())
         run.write_config(cfg)
 
         torch.manual_seed(cfg.train.seed)
@@ -64,83 +55,28 @@ def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: 
         if cfg.class_weights and isinstance(model.head, ClassHead):
             model.head.weights.copy_(class_weights(data.train, data.labels))
         receipt = _open_receipt(run, cfg, model, source)
+        text, valid, test = (ClassifyText(r, data.labels, tokenizer, model.base) for r in data.parts().values())
+        facts = _tell_facts(run, data, {"train": text.cut, "valid": valid.cut, "test": test.cut}, watch)
         model.to(cfg.train.device)
 
-        task = Classify(len(data.labels))
-        batches = RowBatches(texts.train.lengths, cfg.train.batch_size, texts.collate_train, cfg.train.seed)
-        progress = train(model, task, batches, texts.valid_batches, cfg.train, run, watch)
+        batches = text.batches(cfg.train.batch_size, cfg.train.seed)
+        progress = train(model, Classify(len(data.labels)), batches, valid.measured, cfg.train, run, watch)
 
         _close_receipt(run, receipt, model)
-        assert progress.best is not None
         result = {
             "run": str(run.path),
             "steps": progress.step,
             "best_step": progress.best_step,
             "valid": progress.best,
-            "test": _open_test_rows(run, model, texts, data, cfg) if data.test else None,
+            "test": _open_test_rows(run, model, test, data, cfg.train.device) if data.test else None,
+            "commonest": _commonest(data),
+            "overlapping_test_rows": len(facts["hygiene"]["overlapping_rows"]["test"]),
             "parameters": sum(p.numel() for p in model.parameters()),
             "trained_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
             "seconds": round(progress.seconds, 3),
         }
         write_model(run.path / "model", Saved(model, tokenizer, shape, spec), _card(cfg, result, data))
-        run.finish(result)
-        if not cfg.train.keep_checkpoints:
-            remove_checkpoints(run)
-        return result
-
-
-class ClassifyText:
-    """Split rows as tokens, cut to the base's context, and their batches."""
-
-    def __init__(self, data: Labelled, tokenizer: Tokenizer, shape: TransformerConfig) -> None:
-        self.pad = tokenizer.pad
-        number = {label: i for i, label in enumerate(data.labels)}
-        parts = {"train": data.train, "valid": data.valid, "test": data.test}
-        self.cut: dict[str, int] = {}
-        rows = {}
-        for name, examples in parts.items():
-            rows[name], self.cut[name] = class_rows([e.text for e in examples], tokenizer, shape)
-        self.train, self.valid, self.test = rows["train"], rows["valid"], rows["test"]
-        self.collate_train = self._collate(self.train, [number[e.label] for e in data.train])
-        self._collate_valid = self._collate(self.valid, [number[e.label] for e in data.valid])
-
-    def valid_batches(self) -> Iterable[Batch]:
-        return in_order(self.valid.lengths, 64, self._collate_valid)
-
-    def _collate(self, rows: TokenRows, targets: Sequence[int]) -> Collate:
-        def collate(part: Numbers, rng: Rng) -> Batch:
-            ids, mask = pad([rows[int(i)] for i in part], self.pad)
-            return Batch(ids, mask, torch.tensor([targets[int(i)] for i in part]))
-
-        return collate
-
-
-def class_rows(texts: Sequence[str], tokenizer: Tokenizer, shape: TransformerConfig) -> tuple[TokenRows, int]:
-    """Texts as a classifier reads them, and how many had to be cut.
-
-    A causal base has read the whole text at its last token, so no end token follows it; a two-way base sees
-    start and end, as in pretraining.
-    """
-    rows = tokenizer.encode(texts, end=not shape.causal)
-    return truncated(rows, shape.context, None if shape.causal else tokenizer.end)
-
-
-@torch.inference_mode()
-def probabilities(model: Model, rows: TokenRows, pad_id: int, device: str = "cpu") -> list[list[float]]:
-    """The class probabilities of each row, in the order of the rows."""
-    model.eval()
-    found: dict[int, list[float]] = {}
-    for part in by_length(rows.lengths, 64):
-        ids, mask = pad([rows[int(i)] for i in part], pad_id)
-        scores = model(ids.to(device), mask.to(device)).softmax(-1).tolist()
-        found.update(zip((int(i) for i in part), scores, strict=True))
-    return [found[i] for i in range(len(rows))]
-
-
-def class_weights(rows: Sequence[Example], labels: Sequence[str]) -> torch.Tensor:
-    """Weights under which every class counts alike, however many rows it has."""
-    counts = Counter(e.label for e in rows)
-    return torch.tensor([len(rows) / (len(labels) * counts[label]) for label in labels])
+        return run.finish(result, cfg.train.keep_checkpoints)
 
 
 def _open_base(base: str) -> Saved:
@@ -148,17 +84,29 @@ def _open_base(base: str) -> Saved:
         raise ConfigError(
             f"Base '{base}' is neither a run nor a preset ({', '.join(PRESETS)}).{did_you_mean(base, PRESETS)}"
         )
-    return read_model(Run.open(base).path / "model")
+    saved = read_model(Run.open(base).path / "model")
+    if saved.head.kind != "language":
+        raise ConfigError(
+            f"{base} is a classifier already, and has seen its own rows. Give the pretrained run it was made from as --base."
+        )
+    return saved
 
 
-def _preset_tokenizer(run: Run, cfg: FinetuneConfig, data: Labelled) -> Tokenizer:
+def _shape_and_tokenizer(
+    run: Run, cfg: FinetuneConfig, data: Labelled, source: Saved | None
+) -> tuple[TransformerConfig, Tokenizer]:
+    """Those of the base; of a run that has begun, its own, whatever has become of the base since."""
+    if run.begun:
+        return run.config.model, Tokenizer.load(run.path / "model" / "tokenizer.json")
+    if source:
+        return source.config, source.tokenizer
     if cfg.init == "pretrained":
         raise ConfigError(
             f"The preset '{cfg.base}' has no weights. Give a pretrained run as --base, or train from nothing with "
             "--init scratch."
         )
-    kept = run.path / "model" / "tokenizer.json"
-    return Tokenizer.load(kept) if kept.exists() else tokenizer_for([e.text for e in data.train], cfg.tokenizer)
+    tokenizer = tokenizer_for([e.text for e in data.train], cfg.tokenizer)
+    return cfg.model.model_copy(update={"vocab": tokenizer.size}), tokenizer
 
 
 def _resolved(cfg: FinetuneConfig, shape: TransformerConfig, rows: int) -> FinetuneConfig:
@@ -169,9 +117,31 @@ def _resolved(cfg: FinetuneConfig, shape: TransformerConfig, rows: int) -> Finet
     return cfg.model_copy(update={"model": shape, "pool": pool, "train": train})
 
 
+def _commonest(data: Labelled) -> dict[str, Any]:
+    """What always saying the commonest training label would score: the least that a model must beat."""
+    label = Counter(e.label for e in data.train).most_common(1)[0][0]
+    scores = {name: float(np.mean([e.label == label for e in rows])) for name, rows in data.parts().items() if rows}
+    return {"label": label, **scores}
+
+
+def _tell_facts(run: Run, data: Labelled, cut: dict[str, int], watch: Watch) -> dict[str, Any]:
+    facts = data.facts()
+    run.add_data_facts({**facts, "truncated": cut})
+    counts = ", ".join(f"{label} {count}" for label, count in list(facts["labels"]["train"].items())[:10])
+    watch.note(
+        f"{len(data.train)} training, {len(data.valid)} validation, {len(data.test)} test rows; labels: {counts}."
+    )
+    for warning in facts["hygiene"]["warnings"]:
+        watch.note(f"Note: {warning}")
+    if any(cut.values()):
+        told = ", ".join(f"{count} of {facts['rows'][name]} {name}" for name, count in cut.items() if count)
+        watch.note(f"Note: texts longer than the base's context were cut: {told} rows.")
+    return facts
+
+
 def _open_receipt(run: Run, cfg: FinetuneConfig, model: Model, source: Saved | None) -> dict[str, Any]:
     """What was taken over, written before the first update; a resumed run keeps the one that is there."""
-    if (run.path / "receipt.json").exists():
+    if run.begun:
         return run.read_json("receipt.json")
     base = {f"base.{name}": t for name, t in weights(model.base).items()}
     head = [f"head.{name}" for name in weights(model.head)]
@@ -196,10 +166,10 @@ def _close_receipt(run: Run, receipt: dict[str, Any], model: Model) -> None:
     run.write_json("receipt.json", {**receipt, "base_sha256_after": fingerprint(base), "frozen_moved": moved})
 
 
-def _open_test_rows(run: Run, model: Model, texts: ClassifyText, data: Labelled, cfg: FinetuneConfig) -> dict[str, Any]:
+def _open_test_rows(run: Run, model: Model, text: ClassifyText, data: Labelled, device: str) -> dict[str, Any]:
     """Predict the test rows, once, with the kept weights."""
-    scores = probabilities(model, texts.test, texts.pad, cfg.train.device)
-    predicted = [max(range(len(row)), key=row.__getitem__) for row in scores]
+    scores = probabilities(model, text.rows, text.pad, device)
+    predicted = most_probable(scores)
     run.write_lines(
         "predictions.jsonl",
         [
@@ -213,7 +183,7 @@ def _open_test_rows(run: Run, model: Model, texts: ClassifyText, data: Labelled,
             for i, (example, guess, row) in enumerate(zip(data.test, predicted, scores, strict=True))
         ],
     )
-    return class_scores([data.labels.index(e.label) for e in data.test], predicted, len(data.labels))
+    return class_scores(text.targets, predicted, len(data.labels))
 
 
 def _card(cfg: FinetuneConfig, result: dict[str, Any], data: Labelled) -> str:

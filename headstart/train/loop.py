@@ -49,14 +49,15 @@ class Progress:
     evaluated: bool = False  # whether the evaluation due at `step` is already in the log
 
 
-def prepare_device(cfg: TrainConfig) -> None:
-    """Threads as asked, and a clear word when the device is not there."""
+def prepare_device(cfg: TrainConfig) -> int:
+    """Threads as asked, and how many they are; a clear word when the device is not there."""
     if cfg.threads:
         torch.set_num_threads(cfg.threads)
     try:
         float(torch.zeros(1, device=cfg.device))
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(f"Device '{cfg.device}' cannot be used: {str(error).splitlines()[0]}") from None
+    return torch.get_num_threads()
 
 
 def train(
@@ -74,7 +75,6 @@ def train(
     free = [p for p in model.parameters() if p.requires_grad]
     now, best = _resume(run, model, optimizer, watch)
     began = time.perf_counter() - now.seconds
-    events = _Events(run, cfg, now.step)
     saved = (now.step, now.evaluated) if run.begun else None
 
     def save() -> None:
@@ -86,8 +86,7 @@ def train(
         save_checkpoint(run, model, optimizer, best if now.best_step != now.step else None, vars(now))
 
     save()  # before anything is logged, so that a run that has begun always has a checkpoint
-    watch.start(run.path.name, cfg.steps, now.step)
-    with _signals() as arrived:
+    with _signals() as arrived, _Events(run, cfg, now.step) as events, watch.bar(run.path.name, cfg.steps, now.step):
         while True:
             due = now.step % cfg.eval_every == 0 or now.step == cfg.steps
             if due and valid is not None and not now.evaluated:
@@ -106,7 +105,6 @@ def train(
                 break
             if arrived:
                 save()
-                watch.stop()
                 raise Stopped(
                     f"Stopped at step {now.step} of {cfg.steps}; everything is saved. Go on with --resume.", arrived[0]
                 )
@@ -118,8 +116,6 @@ def train(
                 events.add("train", record, now.step)
             watch.advance(now.step, record["loss"], now.tokens / max(1e-9, time.perf_counter() - began))
     save()  # a kill while the closing files are written is repaired from here
-    watch.stop()
-    events.close()
     if best is not None:
         load_weights(model, best)
     model.eval()
@@ -144,7 +140,7 @@ def _update(
         loss, counted = task.loss(model, batch)
         loss.backward()
         total, count = total + float(loss.detach()), count + counted
-        now.tokens += int(batch.mask.sum())
+        now.tokens += batch.tokens
     gradients = [p.grad for p in free if p.grad is not None]
     torch._foreach_mul_(gradients, 1.0 / count)
     norm = float(nn.utils.clip_grad_norm_(free, cfg.clip or math.inf))
@@ -217,13 +213,16 @@ class _Events:
         if cfg.tensorboard:
             from torch.utils.tensorboard import SummaryWriter
 
-            self.writer = SummaryWriter(run.path / "tensorboard", purge_step=step or None)
+            self.writer = SummaryWriter(run.path / "tensorboard", purge_step=step + 1 if step else None)
 
     def add(self, split: str, scores: dict[str, Any], step: int) -> None:
         for name, value in scores.items():
             if self.writer is not None and isinstance(value, (int, float)):
                 self.writer.add_scalar(f"{name}/{split}", value, step)
 
-    def close(self) -> None:
+    def __enter__(self) -> _Events:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         if self.writer is not None:
             self.writer.close()

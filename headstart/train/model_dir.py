@@ -20,11 +20,11 @@ from safetensors.torch import load, save
 from headstart.config import Pool, TransformerConfig, parse
 from headstart.errors import ModelError
 from headstart.models.heads import POOLS, ClassHead, LanguageHead, Model
-from headstart.models.layout import from_disk, to_disk
+from headstart.models.layout import counterpart, from_disk, to_disk
 from headstart.models.transformer import Transformer
 from headstart.text.tokenizer import Tokenizer
 from headstart.train.checkpoint import load_weights, weights
-from headstart.train.run import write_file
+from headstart.train.disk import write_file
 
 HeadKind = Literal["language", "classify"]
 
@@ -103,8 +103,8 @@ def _describe(saved: Saved) -> dict[str, Any]:
     if spec.kind == "classify":
         shared["id2label"] = {str(i): label for i, label in enumerate(spec.labels)}
         shared["label2id"] = {label: i for i, label in enumerate(spec.labels)}
-    match cfg.preset:
-        case "gpt":
+    match counterpart(cfg):
+        case "gpt2":
             theirs = {
                 "model_type": "gpt2",
                 "architectures": ["GPT2LMHeadModel"] if spec.kind == "language" else [],
@@ -134,6 +134,6 @@ def _describe(saved: Saved) -> dict[str, Any]:
                 "hidden_dropout_prob": cfg.dropout,
                 "attention_probs_dropout_prob": cfg.dropout,
             }
-        case "classic":
-            theirs = {"model_type": "headstart_classic"}
+        case _:
+            theirs = {"model_type": f"headstart_{cfg.preset}"}
     return {**theirs, **shared, "headstart": ours}

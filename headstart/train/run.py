@@ -17,7 +17,6 @@ A file is written under a temporary name, forced to disk, and renamed: a reader 
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -34,10 +33,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO, TypeVar
 
-from headstart.config import FinetuneConfig, PretrainConfig, TrainConfig, load_run_config, to_toml
-from headstart.errors import BusyError, DataError, ModelError, ResourceError, UserError, did_you_mean
+from headstart.config import FinetuneConfig, PretrainConfig, differences, load_run_config, parse_run_config, to_toml
+from headstart.errors import BusyError, ConfigError, DataError, ModelError, UserError, did_you_mean
+from headstart.train.disk import disk_errors, write_file
+from headstart.train.watch import Watch
 
 C = TypeVar("C", PretrainConfig, FinetuneConfig)
+Config = PretrainConfig | FinetuneConfig
+MAY_CHANGE = ("train.threads", "train.device", "train.tensorboard", "train.keep_checkpoints")  # when resuming
 FORMAT = 1  # of the directory; a newer one than ours is refused by name
 
 
@@ -49,20 +52,30 @@ class Run:
         self._fresh = self._made_folder = False  # whether this process began the run, and made its folder
 
     @classmethod
-    def start(cls, path: str | Path, resume: bool) -> Run:
-        """A locked run directory to write into: a new one, or with `resume` the one that is there."""
+    def start(cls, path: str | Path, resume: bool, config: Config, threads: int) -> Run:
+        """A locked run directory to write into: a new one, or with `resume` the one that is there.
+
+        `threads` are those that torch will really use: to the last bit, a run repeats only with as many.
+        """
         run = cls(Path(path))
-        if resume:
-            run._must_be_here()
-        elif os.path.exists(run.path) and (not run.path.is_dir() or any(run.path.iterdir())):
+        if not resume and os.path.exists(run.path) and (not run.path.is_dir() or _holds_something(run.path)):
             if (run.path / ".lock").exists():
                 run._take_lock()  # says so if another process has it
                 run.close()
-            raise UserError(f"{path} already exists. Choose another --out, or go on with --resume.", "RUN_EXISTS")
+            done = "holds a finished run" if run.finished else "already exists"
+            hint = "" if run.finished else ", or go on with --resume"
+            raise UserError(f"{path} {done}. Choose another --out{hint}.", "RUN_EXISTS")
+        if resume:
+            run.must_be_resumable()
         run._fresh, run._made_folder = not resume, not os.path.exists(run.path)
         with disk_errors(run.path):
             run.path.mkdir(parents=True, exist_ok=True)
         run._take_lock()
+        try:
+            run._must_agree(config) if resume else run._write_env(config, threads)
+        except BaseException:
+            run._leave(failed=True)
+            raise
         return run
 
     @classmethod
@@ -76,7 +89,12 @@ class Run:
             raise ModelError(f"{path}: this folder is not a run (it has no env.json).", "RUN_MISSING")
         run._check_format()
         if not run.finished:
-            raise ModelError(f"{path}: this run is not finished. Go on with --resume.", "RUN_UNFINISHED")
+            job = run.read_json("env.json").get("asked", {}).get("job", "pretrain")
+            raise ModelError(
+                f"{path}: this run is not finished: it is still at work, or was stopped. To go on with a stopped one: "
+                f"headstart {job} --out {path} --resume.",
+                "RUN_UNFINISHED",
+            )
         return run
 
     @property
@@ -95,40 +113,23 @@ class Run:
             raise ModelError(f"{self.path}: config.toml is missing.", "RUN_DAMAGED")
         return load_run_config(path)
 
-    def resumable(self, kind: type[C]) -> C | None:
-        """The settings of an unfinished run to go on with; None when it was killed before it had any."""
-        self._must_be_here()
-        if not (self.path / "config.toml").exists():
-            return None
-        config = self.config
+    def asked(self, kind: type[C]) -> C:
+        """The settings as they were asked for when the run began, to go on with."""
+        self.must_be_resumable()
+        config = parse_run_config(self.read_json("env.json").get("asked"), str(self.path / "env.json"))
         if not isinstance(config, kind):
             raise UserError(
                 f"{self.path} is a run of another kind ({config.job}). Resume it with headstart {config.job}."
             )
         return config
 
-    def write_config(self, config: PretrainConfig | FinetuneConfig) -> None:
-        self.write_text("config.toml", to_toml(config))
+    def must_be_resumable(self) -> None:
+        if not os.path.exists(self.path / "env.json"):
+            raise UserError(f"{self.path}: there is no run here to resume. Leave out --resume to begin one.")
+        self._check_format()
 
-    def write_env(self, cfg: TrainConfig) -> None:
-        if (self.path / "env.json").exists():
-            return
-        names = ("headstart", "torch", "tokenizers", "numpy", "safetensors")
-        self.write_json(
-            "env.json",
-            {
-                "format": FORMAT,
-                "versions": {"python": platform.python_version(), **{name: _version(name) for name in names}},
-                "platform": platform.platform(),
-                "git_commit": _git_commit(),
-                "command": sys.argv,
-                "folder": os.getcwd(),
-                "device": cfg.device,
-                "threads": cfg.threads,
-                "seed": cfg.seed,
-                "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            },
-        )
+    def write_config(self, config: Config) -> None:
+        self.write_text("config.toml", to_toml(config))
 
     def write_json(self, name: str, value: Any) -> None:
         self.write_text(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
@@ -155,17 +156,21 @@ class Run:
                 if line.endswith("\n"):
                     yield json.loads(line)
 
-    def keep_data_facts(self, facts: dict[str, Any]) -> None:
-        """Write data.json, or, when it is there already, insist that the files have not changed since."""
-        if (self.path / "data.json").exists():
-            before = {f["file"]: f["sha256"] for f in self.read_json("data.json")["files"]}
-            changed = [f["file"] for f in facts["files"] if before.get(f["file"]) != f["sha256"]]
-            if changed:
-                raise DataError(
-                    f"{', '.join(changed)}: changed since this run began. Start a new run with another --out.",
-                    "DATA_CHANGED",
-                )
-        self.write_json("data.json", facts)
+    def check_files(self, files: list[dict[str, Any]]) -> None:
+        """Keep the names and hashes of the data files; when they are kept already, insist that nothing changed."""
+        if not (self.path / "data.json").exists():
+            self.write_json("data.json", {"files": files})
+            return
+        before, now = ({f["file"]: f["sha256"] for f in kept} for kept in (self.read_json("data.json")["files"], files))
+        changed = sorted(file for file in before.keys() | now.keys() if before.get(file) != now.get(file))
+        if changed:
+            raise DataError(
+                f"{', '.join(changed)}: changed since this run began. Start a new run with another --out.",
+                "DATA_CHANGED",
+            )
+
+    def add_data_facts(self, facts: dict[str, Any]) -> None:
+        self.write_json("data.json", {"files": self.read_json("data.json")["files"], **facts})
 
     def log(self, record: dict[str, Any]) -> None:
         if self._log is None:
@@ -186,9 +191,17 @@ class Run:
         if self.begun:
             os.truncate(self.path / "log.jsonl", length)
 
-    def finish(self, result: dict[str, Any]) -> dict[str, Any]:
+    def finish(self, result: dict[str, Any], keep_checkpoints: bool = False) -> dict[str, Any]:
+        """Write result.json, the mark of a finished run, and clear away what only resuming needs."""
         self.write_json("result.json", result)
+        if not keep_checkpoints:
+            shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
         return result
+
+    def finish_again(self, watch: Watch) -> dict[str, Any]:
+        """The result of a finished run; clears away what a kill at the very end may have left."""
+        watch.note("This run is finished already.")
+        return self.finish(self.read_json("result.json"), self.config.train.keep_checkpoints)
 
     def close(self) -> None:
         for file in (self._log, self._lock):
@@ -202,15 +215,40 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
-        if value is not None and self._fresh and not self.begun:  # nothing was learned: leave nothing in the way
+        self._leave(failed=value is not None)
+
+    def _leave(self, failed: bool) -> None:
+        if failed and self._fresh and not self.begun:  # nothing was learned: leave nothing in the way
             for path in [self.path] if self._made_folder else list(self.path.iterdir()):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
+        self.close()
 
-    def _must_be_here(self) -> None:
-        if not os.path.exists(self.path / "env.json"):
-            raise UserError(f"{self.path}: there is no run here to resume. Leave out --resume to begin one.")
-        self._check_format()
+    def _must_agree(self, config: Config) -> None:
+        asked = self.asked(PretrainConfig) if isinstance(config, PretrainConfig) else self.asked(FinetuneConfig)
+        changed = [d for d in differences(asked, config.model_dump()) if not d.startswith(MAY_CHANGE)]
+        if changed:
+            raise ConfigError(
+                f"{self.path} was begun with other settings: {'; '.join(changed)}. Begin a new run for these."
+            )
+
+    def _write_env(self, config: Config, threads: int) -> None:
+        names = ("headstart", "torch", "tokenizers", "numpy", "safetensors")
+        self.write_json(
+            "env.json",
+            {
+                "format": FORMAT,
+                "versions": {"python": platform.python_version(), **{name: _version(name) for name in names}},
+                "platform": platform.platform(),
+                "git_commit": _git_commit(),
+                "command": sys.argv,
+                "folder": os.getcwd(),
+                "device": config.train.device,
+                "threads": threads,
+                "seed": config.train.seed,
+                "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+                "asked": config.model_dump(mode="json"),
+            },
+        )
 
     def _take_lock(self) -> None:
         # The kernel holds the lock and drops it when the process ends, however it ends.
@@ -242,54 +280,9 @@ class Run:
             )
 
 
-class disk_errors:
-    """Turn a full disk or a forbidden folder into one sentence."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(value, OSError) and value.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise ResourceError(f"Disk full writing {self.path}. Free some space and go on with --resume.", "DISK_FULL")
-        if isinstance(value, OSError) and value.errno in (
-            errno.EACCES,
-            errno.EROFS,
-            errno.EPERM,
-            errno.ENAMETOOLONG,
-            errno.ENOTDIR,
-        ):
-            raise ResourceError(f"{self.path} cannot be written ({value.strerror}).", "DISK_DENIED")
-
-
-def write_file(path: Path, data: bytes) -> None:
-    """`data` at `path`, all of it or none, on disk when this returns."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with disk_errors(path):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with draft.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, path)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
-        sync_folder(path.parent)
-
-
-def sync_folder(path: Path) -> None:
-    """Force the names in a folder to disk: without it a rename can be lost with the power."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _holds_something(folder: Path) -> bool:
+    """A lock alone is what a run leaves that was killed as it began."""
+    return any(path.name != ".lock" for path in folder.iterdir())
 
 
 def _version(package: str) -> str:

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class Watch:
+    @contextmanager
+    def bar(self, title: str, total: int, done: int = 0) -> Iterator[None]:
+        """Progress shown from here to the end of the block, however it ends."""
+        self.start(title, total, done)
+        try:
+            yield
+        finally:
+            self.stop()
+
     def start(self, title: str, total: int, done: int = 0) -> None: ...
 
     def advance(self, done: int, loss: float, tokens_per_second: float) -> None: ...

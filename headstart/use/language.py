@@ -11,12 +11,9 @@ import torch
 from headstart.config import CorpusConfig, PretrainConfig, parse
 from headstart.errors import ConfigError, ModelError
 from headstart.models.decode import LanguageStep, Sampling, generate
-from headstart.tasks.language import Language
-from headstart.tasks.metrics import prefix_entropy
+from headstart.tasks.language import Language, LanguageText
 from headstart.text.read import read_corpus
-from headstart.text.split import Corpus
 from headstart.train.model_dir import Saved, read_model
-from headstart.train.pretrain import LanguageText
 from headstart.train.run import Run
 
 
@@ -64,10 +61,7 @@ class LanguageModel:
         changes |= {"unit": unit} if unit else {}
         data = parse(CorpusConfig, {**self.config.data.model_dump(), **changes})
         texts = read_corpus(data.paths, data.unit, data.encoding, data.text_column)
-        config = self.config.model_copy(update={"data": data})
-        text = LanguageText(Corpus(texts, []), self.saved.tokenizer, config)
-        scores = Language(text.train_bytes).evaluate(self.saved.model, text.measured(text.train))
-        scores["tokens"] = len(text.train.ids)
-        if text.causal and not text.packed:
-            scores["entropy"] = prefix_entropy(text.train[i].tolist() for i in range(len(text.train)))
-        return scores
+        text = LanguageText(texts, self.saved.tokenizer, self.config.model_copy(update={"data": data}))
+        scores = Language(text.bytes).evaluate(self.saved.model, text.measured())
+        entropy = text.entropy()
+        return {**scores, "tokens": len(text.rows.ids), **({} if entropy is None else {"entropy": entropy})}

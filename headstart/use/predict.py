@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from headstart.errors import DataError, ModelError
+from headstart.tasks.classify import class_rows, most_probable, probabilities
 from headstart.tasks.metrics import class_scores, confusion
 from headstart.text.read import read_labelled
-from headstart.train.finetune import class_rows, probabilities
 from headstart.train.model_dir import Saved, read_model
 from headstart.train.run import Run
 
@@ -30,9 +30,11 @@ class Classifier:
 
     def probabilities(self, texts: Sequence[str]) -> list[list[float]]:
         """One row a text, one column a label."""
+        if isinstance(texts, str):
+            raise TypeError("texts is a list of texts; for one text give [text]")
         if not texts:
             return []
-        rows, _ = class_rows(texts, self.saved.tokenizer, self.saved.config)
+        rows, _ = class_rows(texts, self.saved.tokenizer, self.saved.model.base)
         return probabilities(self.saved.model, rows, self.saved.tokenizer.pad)
 
     def predict(self, texts: Sequence[str]) -> list[dict[str, Any]]:
@@ -57,7 +59,7 @@ class Classifier:
             )
         scores = self.probabilities([e.text for e in examples])
         target = [self.labels.index(e.label) for e in examples]
-        predicted = [max(range(len(row)), key=row.__getitem__) for row in scores]
+        predicted = most_probable(scores)
         return {
             **class_scores(target, predicted, len(self.labels)),
             "labels": list(self.labels),

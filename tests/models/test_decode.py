@@ -35,13 +35,18 @@ def test_greedy_text_is_that_of_reading_everything_again_each_time(tiny: Callabl
         ids = torch.cat([ids, torch.tensor([[choice.id]])], dim=1)
 
 
-def test_generation_goes_on_beyond_the_context(tiny: Callable[..., TransformerConfig]) -> None:
-    assert len(list(generate(LanguageStep(model(tiny)), PROMPT, 80, None, Sampling()))) == 80
-
-
-def test_a_prompt_longer_than_the_context_is_cut_to_its_end(tiny: Callable[..., TransformerConfig]) -> None:
-    long = torch.arange(40)[None] % 50
-    assert len(list(generate(LanguageStep(model(tiny)), long, 3, None, Sampling()))) == 3
+def test_beyond_the_context_the_later_half_is_read_again(tiny: Callable[..., TransformerConfig]) -> None:
+    m = model(tiny)  # a context of 24
+    step, ids = LanguageStep(m), torch.arange(24)[None] % 50
+    with torch.inference_mode():
+        step(ids)
+        logits = step(torch.tensor([[7]]))  # the 25th token does not fit
+        kept = torch.cat([ids, torch.tensor([[7]])], dim=1)[:, -12:]
+        expected = m(kept, torch.ones_like(kept, dtype=torch.bool))[:, -1]
+        assert_close(logits, expected, atol=1e-5, rtol=1e-4)
+        long = torch.arange(40)[None] % 50
+        expected = m(long[:, -12:], torch.ones(1, 12, dtype=torch.bool))[:, -1]
+        assert_close(LanguageStep(m)(long), expected, atol=1e-5, rtol=1e-4)
 
 
 def test_sampling_follows_its_seed_and_the_probabilities(tiny: Callable[..., TransformerConfig]) -> None:
@@ -56,6 +61,7 @@ def test_sampling_follows_its_seed_and_the_probabilities(tiny: Callable[..., Tra
     assert abs(share - 0.5) < 0.04
     assert set(drawn(Sampling(1.0, top_k=2))) == {0, 1}
     assert set(drawn(Sampling(1.0, top_p=0.6))) == {0, 1}  # the token that crosses the line stays
+    assert set(drawn(Sampling(1.0, top_p=0.0))) == {0}
     assert set(drawn(Sampling(0.0))) == {0}
 
 

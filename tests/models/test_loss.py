@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -56,3 +58,24 @@ def test_a_frozen_matrix_gets_no_gradient() -> None:
     chunked_cross_entropy(hidden, weight, None, torch.randint(50, (5,))).backward()
     assert hidden.grad is not None
     assert weight.grad is None
+
+
+def test_two_threads_do_not_disturb_each_other() -> None:
+    torch.manual_seed(0)
+    inputs = [(torch.randn(300, 16), torch.randn(500, 16), torch.randint(500, (300,))) for _ in range(2)]
+    expected = [float(F.cross_entropy(h @ w.T, y, reduction="sum")) for h, w, y in inputs]
+
+    def work(i: int) -> list[float]:
+        h, w, y = inputs[i]
+        return [float(chunked_cross_entropy(h, w, None, y)) for _ in range(40)]
+
+    with ThreadPoolExecutor(2) as pool:
+        for found, right in zip(pool.map(work, range(2)), expected, strict=True):
+            assert found == pytest.approx([right] * 40, rel=1e-4)
+
+
+def test_without_gradients_none_are_computed() -> None:
+    weight = torch.randn(50, 8, requires_grad=True)
+    with torch.no_grad():
+        total = chunked_cross_entropy(torch.randn(5, 8, requires_grad=True), weight, None, torch.randint(50, (5,)))
+    assert not total.requires_grad

@@ -8,7 +8,7 @@ from pathlib import Path
 from headstart.study.baselines import majority, tfidf
 from headstart.study.demo import write_data
 from headstart.study.report import write_page
-from headstart.text.read import read_labelled
+from headstart.text.read import read_corpus, read_labelled
 from headstart.text.split import Labelled
 
 
@@ -26,6 +26,7 @@ def test_no_test_row_is_ever_trained_on(tmp_path: Path) -> None:
     assert (len(few), len(test)) == (400, 2000)
     assert not {e.text for e in few} & {e.text for e in test}
     assert "tomato" not in corpus.read_text()
+    assert len(read_corpus([corpus], "document")) == 30  # a review is a text of its own
     assert {e.label for e in few} == {"negative", "positive"}
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headstart.errors import DataError
 from headstart.text.files import check_file, file_facts, read_text
-from headstart.text.read import Example, cut, read_corpus, read_labelled, text_files
+from headstart.text.read import Example, cut, read_corpus, read_labelled, read_lines, text_files
 
 LINES = st.lists(
     st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n", exclude_categories=["Cc"])), min_size=1
@@ -114,8 +114,17 @@ def test_a_field_may_be_far_longer_than_the_csv_module_likes(write):
     assert len(read_labelled(path, None, None)[0].text) == 200_000
 
 
-def test_each_row_of_a_table_is_one_text_whatever_the_unit(write):
-    assert read_corpus([write("text\nOne. Two.\nThree.\n", "a.csv")], "sentence") == ["One. Two.", "Three."]
+@pytest.mark.parametrize("unit", ["line", "document"])
+def test_each_row_of_a_table_is_one_text(write, unit):
+    assert read_corpus([write("text\nOne. Two.\nThree.\n", "a.csv")], unit) == ["One. Two.", "Three."]
+
+
+def test_the_rows_of_a_table_can_be_cut_into_sentences(write):
+    assert read_corpus([write("text\nOne. Two.\nThree.\n", "a.csv")], "sentence") == ["One.", "Two.", "Three."]
+
+
+def test_lines_to_label_are_kept_as_they_are(write):
+    assert read_lines(write("one  two\n\nthree\n", "a.txt")) == ["one  two", "", "three"]
 
 
 def test_a_folder_stands_for_its_files_by_name(write, tmp_path):
@@ -166,7 +175,7 @@ def test_an_unclosed_quote_is_found_wherever_it_stands(tmp_path_factory, before,
     [
         ("text,label\na,b\nc\n", (None, None), "line 3: 1 columns where the header has 2"),
         ("text,label\na,b,c\n", (None, None), "line 2: 3 columns where the header has 2"),
-        ("text;label\na;b\n", (None, None), "the header has text;label"),
+        ("text;label\na;b\n", (None, None), "separated by ';'"),
         ("body,label\na,b\n", (None, None), "no column called text, .* Name the column with --text-column"),
         ("text,mood\na,b\n", (None, None), "Name the column with --label-column"),
         ("text,label\na,b\n", ("txt", None), "no column 'txt'; .* Did you mean 'text'?"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ from typer.testing import CliRunner
 
 from headstart.cli import app
 from headstart.config import FinetuneConfig, parse
+from headstart.errors import DataError
+from headstart.tasks.classify import class_weights
 from headstart.text.read import Example
 from headstart.train.checkpoint import weights
-from headstart.train.finetune import class_weights, finetune
+from headstart.train.finetune import finetune
 from headstart.train.model_dir import read_model
 from headstart.train.run import Run
+from headstart.train.watch import Watch
 
 
 def invoke(*words: object) -> Any:
@@ -119,3 +123,45 @@ def test_truncated_rows_are_counted(base: Path, tmp_path: Path) -> None:
     tuned(base, long, tmp_path / "run", epochs=1)
     cut = Run.open(tmp_path / "run").read_json("data.json")["truncated"]
     assert sum(cut.values()) == 7
+
+
+def test_class_weights_reach_the_loss(base: Path, tmp_path: Path) -> None:
+    uneven = tmp_path / "uneven.csv"
+    uneven.write_text(
+        "\n".join(["text,label", *(f"film {i} was {'ab'[i % 5 == 0]},{'ab'[i % 5 == 0]}" for i in range(80))])
+    )
+    for name, weighted in (("plain", False), ("weighted", True)):
+        tuned(base, uneven, tmp_path / name, epochs=1, class_weights=weighted, train={"log_every": 1})
+    plain, weighted = (
+        [r["loss"] for r in Run.open(tmp_path / n).read_lines("log.jsonl")] for n in ("plain", "weighted")
+    )
+    assert plain != weighted
+
+
+def test_a_resumed_run_needs_its_base_no_more(base: Path, reviews: Path, tmp_path: Path) -> None:
+    class Enough(Exception):
+        pass
+
+    class Impatient(Watch):
+        def advance(self, done: int, loss: float, tokens_per_second: float) -> None:
+            if done == 20:
+                raise Enough
+
+    train = {"batch_size": 8, "tensorboard": False, "lr": 3e-3}
+    settings = {"base": str(base), "epochs": 6, "data": {"train": str(reviews)}, "train": train}
+    cfg = parse(FinetuneConfig, settings)
+    finetune(cfg, tmp_path / "whole")
+    with pytest.raises(Enough):
+        finetune(cfg, tmp_path / "run", watch=Impatient())
+    shutil.rmtree(base)
+    finetune(cfg, tmp_path / "run", resume=True)
+    one, other = (tmp_path / name / "model" / "model.safetensors" for name in ("whole", "run"))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_number_to_predict_is_refused_by_name(base: Path, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.csv"
+    prices.write_text("\n".join(["text,label", *(f"a house {i},{i * 1.5}" for i in range(200))]))
+    with pytest.raises(DataError, match="regression"):
+        tuned(base, prices, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

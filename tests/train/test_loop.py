@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from headstart.config import TrainConfig, TransformerConfig
+from headstart.config import PretrainConfig, TrainConfig, TransformerConfig, parse
 from headstart.errors import DivergedError
 from headstart.models.heads import Model
 from headstart.tasks.classify import Classify
@@ -27,7 +27,8 @@ from headstart.train.optim import learning_rate
 from headstart.train.run import Run
 from headstart.train.watch import Watch
 
-ROWS = TokenRows.of([[2, *range(5 + i, 10 + i), 3] for i in range(8)])
+ROWS = TokenRows.of([[2, *range(5 + i, 10 + i + i % 4), 3] for i in range(8)])  # of four lengths
+ANY_CONFIG = parse(PretrainConfig, {"data": {"paths": ["unused.txt"]}})
 
 
 class Fake:
@@ -73,7 +74,7 @@ def fit(
     def valid() -> Iterable[Batch]:
         return in_order(ROWS.lengths, 4, pick)
 
-    with Run.start(path, resume=False) as run:
+    with Run.start(path, False, ANY_CONFIG, 1) as run:
         train(model, task or usual, batches, valid, cfg, run, Watch())
     return model, run
 
@@ -87,7 +88,7 @@ def settings(**changes: Any) -> TrainConfig:
 def test_every_task_overfits_eight_examples(name: str, tiny: Callable[..., TransformerConfig], tmp_path: Path) -> None:
     _, run = fit(name, tiny, tmp_path / "run", settings(steps=200, eval_every=200))
     first, last = [r["loss"] for r in run.read_lines("log.jsonl") if r["split"] == "valid"]
-    assert last < 0.25 * first
+    assert last < (0.5 if name == "masked" else 0.25) * first  # other tokens are hidden in training
 
 
 def test_a_language_model_starts_at_the_uniform_loss(tiny: Callable[..., TransformerConfig], tmp_path: Path) -> None:
@@ -100,11 +101,15 @@ def test_a_language_model_starts_at_the_uniform_loss(tiny: Callable[..., Transfo
 def test_accumulating_four_small_batches_is_one_large_batch(
     tied: bool, tiny: Callable[..., TransformerConfig], tmp_path: Path
 ) -> None:
-    # One epoch is 8 rows: in one batch of 8, or in four of 2. The order differs, the sum does not.
-    whole, _ = fit("causal", tiny, tmp_path / "one", settings(steps=3), tied=tied)
-    parts, _ = fit("causal", tiny, tmp_path / "four", settings(steps=3, batch_size=2, accumulate=4), tied=tied)
+    # One epoch is 8 rows of four lengths: in one batch of 8, or in four of 2. The order differs, the sum does not.
+    whole, one = fit("causal", tiny, tmp_path / "one", settings(steps=3, log_every=1), tied=tied)
+    cfg = settings(steps=3, batch_size=2, accumulate=4, log_every=1)
+    parts, four = fit("causal", tiny, tmp_path / "four", cfg, tied=tied)
     for name, tensor in weights(whole).items():
         assert_close(weights(parts)[name], tensor, atol=2e-4, rtol=1e-3)
+    for a, b in zip(one.read_lines("log.jsonl"), four.read_lines("log.jsonl"), strict=True):
+        assert a["loss"] == pytest.approx(b["loss"], rel=1e-4)
+        assert a.get("grad_norm", 0) == pytest.approx(b.get("grad_norm", 0), rel=1e-3)  # Adam would hide a wrong scale
 
 
 def test_the_best_weights_are_kept_and_stale_training_stops(

@@ -19,9 +19,10 @@ import torch
 from typer.testing import CliRunner
 
 from headstart.cli import app
-from headstart.config import PretrainConfig, load_run_config
-from headstart.errors import DataError, ModelError
+from headstart.config import PretrainConfig
+from headstart.errors import ConfigError, DataError, ModelError
 from headstart.train.pretrain import pretrain
+from headstart.train.run import Run
 
 COMMON = [
     "--threads",
@@ -37,7 +38,7 @@ COMMON = [
 ]
 PRETRAIN = ["pretrain", "{corpus}", "--unit", "line", "--tokenizer", "word", "--size", "nano", "--steps", "120", "--batch-size", "8",
             "--set", "train.eval_every=20", "--set", "train.checkpoint_every=7"]  # fmt: skip
-MASKED = [*PRETRAIN, "--objective", "masked"]
+MASKED = [*PRETRAIN, "--objective", "masked", "--set", "train.accumulate=2"]
 FINETUNE = ["finetune", "{labelled}", "--base", "gpt", "--init", "scratch", "--size", "nano", "--tokenizer", "word", "--epochs", "12",
             "--batch-size", "4", "--set", "train.checkpoint_every=7"]  # fmt: skip
 SENTENCES = [f"{who} {verb} {what} {animal}." for who in ("I", "She", "He") for verb in ("hold", "rub", "see")
@@ -221,10 +222,20 @@ def test_a_changed_corpus_is_noticed(stopped: Path, files: dict[str, str]) -> No
     assert caught.value.code == "DATA_CHANGED"
 
 
+def test_a_file_that_is_gone_from_a_folder_is_noticed(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for i in range(3):
+        (folder / f"{i}.txt").write_text("\n".join(SENTENCES[i * 20 : i * 20 + 20]))
+    process = start(PRETRAIN, tmp_path / "run", {"corpus": str(folder)})
+    kill_at_line(process, tmp_path / "run" / "log.jsonl", 20)
+    (folder / "1.txt").unlink()
+    with pytest.raises(DataError, match=r"1\.txt: changed since"):
+        resume_again(tmp_path / "run")
+
+
 def resume_again(out: Path) -> None:
-    config = load_run_config(out / "config.toml")
-    assert isinstance(config, PretrainConfig)
-    pretrain(config, out, resume=True)
+    pretrain(Run(out).asked(PretrainConfig), out, resume=True)
 
 
 def test_resuming_a_finished_run_gives_its_result_again(files: dict[str, str], tmp_path: Path) -> None:
@@ -238,3 +249,21 @@ def test_resuming_with_other_settings_is_refused(stopped: Path, files: dict[str,
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 4
     assert "train.seed: 3, not 4" in done.stderr
+    asked = Run(stopped).asked(PretrainConfig)
+    other = asked.model_copy(update={"train": asked.train.model_copy(update={"lr": 0.5})})
+    with pytest.raises(ConfigError, match=r"train\.lr: 0\.001, not 0\.5"):
+        pretrain(other, stopped, resume=True)
+
+
+def test_a_run_killed_as_it_began_is_simply_begun_again(files: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".lock").touch()
+    finish([*PRETRAIN, "--steps", "3"], tmp_path / "run", files)
+
+
+def test_checkpoints_left_by_a_kill_at_the_very_end_are_cleared_away(files: dict[str, str], tmp_path: Path) -> None:
+    command = [*PRETRAIN, "--steps", "5"]
+    finish(command, tmp_path / "run", files)
+    (tmp_path / "run" / "checkpoints" / "step-0000005").mkdir(parents=True)
+    finish(command, tmp_path / "run", files, resume=True)
+    assert not (tmp_path / "run" / "checkpoints").exists()
