@@ -107,7 +107,7 @@ class TransformerConfig(Frozen):
 class TokenizerConfig(Frozen):
     """How text becomes tokens: a kind to train on the corpus, or a tokenizer to load."""
 
-    kind: str = "bpe"  # bpe, word, char, or the path of a tokenizer.json or of a run
+    kind: str = "bpe"  # bpe, unigram, wordpiece, word, char; or the path of a tokenizer.json, .model or run
     vocab: int = Field(0, ge=0)  # most entries, special tokens included; 0: bpe, what the corpus can feed; else 30,000
 
 

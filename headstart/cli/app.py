@@ -52,7 +52,12 @@ Batch = Annotated[int | None, Option("--batch-size", help="Examples in one forwa
 Rate = Annotated[float | None, Option("--lr", help="Peak learning rate.")]
 Context = Annotated[int | None, Option("--context", help="Most tokens of a text or block.")]
 Size = Annotated[str | None, Option("--size", help="nano, micro, mini, small or medium.")]
-Tokenizer = Annotated[str | None, Option("--tokenizer", help="bpe, word, char, or a tokenizer.json, model or run.")]
+Tokenizer = Annotated[
+    str | None,
+    Option(
+        "--tokenizer", help="bpe, unigram, wordpiece, word, char; or a tokenizer.json, SentencePiece .model, or run."
+    ),
+]
 Vocab = Annotated[int | None, Option("--vocab", help="Entries of the vocabulary.")]
 RunArgument = Annotated[str, Argument(metavar="RUN", help="A finished run directory.", show_default=False)]
 

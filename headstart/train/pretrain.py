@@ -106,6 +106,10 @@ def _facts(text: LanguageText, valid: LanguageText, tokenizer: Tokenizer, cfg: P
 
 
 def _tell(watch: Watch, text: LanguageText, cfg: PretrainConfig) -> None:
+    if cfg.tokenizer.vocab > text.tokenizer.size:
+        watch.note(
+            f"Note: a vocabulary of {cfg.tokenizer.vocab:,} was asked for; the text feeds {text.tokenizer.size:,}."
+        )
     skipped = passed_over(cfg.data.paths)
     if skipped:
         watch.note(f"Note: {len(skipped)} files were not read: {', '.join(p.name for p in skipped[:5])}.")

@@ -11,16 +11,8 @@ from hypothesis import strategies as st
 
 from headstart.config import TokenizerConfig
 from headstart.errors import ConfigError, DataError, ModelError
-from headstart.text.tokenizer import (
-    KINDS,
-    SPECIALS,
-    Tokenizer,
-    TokenRows,
-    pieces,
-    tokenizer_for,
-    truncated,
-    vocabulary_fed_by,
-)
+from headstart.text.tokenizer import Tokenizer, TokenRows, tokenizer_for, truncated
+from headstart.text.vocabulary import KINDS, SPECIALS, pieces, vocabulary_fed_by
 
 TEXTS = (
     "I hold a dog.",
@@ -54,7 +46,10 @@ def test_char_gives_back_any_text_of_known_characters(text):
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_every_kind_gives_back_what_it_was_trained_on(tokenizer, text):
+def test_every_lossless_kind_gives_back_what_it_was_trained_on(tokenizer, text):
+    if not tokenizer.lossless:
+        assert tokenizer.decode(tokenizer.encode(["the dog"])[0]) == "the dog"
+        return
     assert tokenizer.decode(tokenizer.encode([text])[0]) == text
     assert tokenizer.decode(tokenizer.encode([text], boundaries=False)[0]) == text
 
@@ -80,7 +75,8 @@ def test_a_special_token_in_a_text_is_text(tokenizer, text):
     for again in (tokenizer, Tokenizer.from_json(tokenizer.to_json())):
         ids = set(again.encode([text], boundaries=False).ids.tolist())
         assert not ids & {again.pad, again.unk, again.start, again.end, again.mask}
-        assert again.decode(again.encode([text])[0]) == text
+        if again.lossless:
+            assert again.decode(again.encode([text])[0]) == text
 
 
 def test_a_text_that_teaches_special_tokens_teaches_none():
@@ -138,7 +134,7 @@ def test_what_the_vocabulary_does_not_have_is_counted():
 
 
 @pytest.mark.parametrize(
-    ("kind", "hint"), [("bp", "'bpe'"), ("wrod", "'word'"), ("x" * 300, "not one of bpe, word, char")]
+    ("kind", "hint"), [("bp", "'bpe'"), ("wrod", "'word'"), ("x" * 300, "not one of bpe, unigram")]
 )
 def test_an_unknown_kind_is_told(kind, hint):
     with pytest.raises(ConfigError, match=hint):
@@ -177,6 +173,6 @@ def test_a_long_text_cut_into_pieces_gives_the_same_ids(kind, monkeypatch):
     text = "It was the best of times, it was the worst of times;\n  it was  \u00e9t\u00e9 - and (so) it went on. " * 40
     tokenizer = Tokenizer.train([text], TokenizerConfig(kind=kind))
     whole = tokenizer.encode([text, "short"]).ids.tolist()
-    monkeypatch.setattr("headstart.text.tokenizer.PIECE", 50)
+    monkeypatch.setattr("headstart.text.vocabulary.PIECE", 50)
     assert len(pieces(text)) > 20
     assert tokenizer.encode([text, "short"]).ids.tolist() == whole
