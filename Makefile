@@ -34,7 +34,7 @@ format: setup  ## let ruff mend style and layout
 	$(BIN)/ruff format .
 
 bench: setup  ## measure speed against named peers; writes benchmarks/
-	$(BIN)/python benchmarks/train_speed.py
+	$(BIN)/python -m benchmarks
 
 clean:  ## remove what the targets above made
 	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis runs/demo

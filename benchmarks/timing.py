@@ -1,0 +1,87 @@
+"""How things are timed here: peers take turns in one process, and the ratio is what counts.
+
+A machine's speed drifts by half within minutes; two things timed one after the other in the same second do not.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+
+@dataclass(frozen=True)
+class Comparison:
+    ours: float  # seconds, median
+    theirs: float
+    ratio: float  # theirs / ours, median of the pairs
+    low: float
+    high: float
+    peak: float  # GFLOP/s of a large product, median of what was measured beside
+
+    def cell(self) -> str:
+        return f"**{self.ratio:.2f}** ({self.low:.2f} to {self.high:.2f})"
+
+
+def timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def compare(ours: Callable[[], object], theirs: Callable[[], object], samples: int) -> Comparison:
+    """Each once unmeasured, then in turn, the one that goes first changing every time."""
+    ours(), theirs()
+    pairs: list[tuple[float, float]] = []
+    peaks: list[float] = []
+    for i in range(samples):
+        peaks.append(gemm_peak())
+        if i % 2:
+            b, a = timed(theirs), timed(ours)
+        else:
+            a, b = timed(ours), timed(theirs)
+        pairs.append((a, b))
+    ratios = [b / a for a, b in pairs]
+    return Comparison(
+        statistics.median(a for a, _ in pairs),
+        statistics.median(b for _, b in pairs),
+        statistics.median(ratios),
+        min(ratios),
+        max(ratios),
+        statistics.median(peaks),
+    )
+
+
+def gemm_peak() -> float:
+    """GFLOP/s of a large square product, the best of three."""
+    a, b = torch.randn(1536, 1536), torch.randn(1536, 1536)
+    return max(2 * 1536**3 / timed(lambda: a @ b) / 1e9 for _ in range(3))
+
+
+def peak_memory(module: str, arguments: Sequence[str]) -> float:
+    """The megabytes that `module`, run in a fresh process, prints last."""
+    done = subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, text=True, check=True)
+    return float(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def memory_now() -> float:
+    """Megabytes in use; the high-water mark is set back to it (Linux)."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS")
+
+
+def memory_peak() -> float:
+    """Megabytes in use at most since `memory_now`."""
+    return _status("VmHWM")
+
+
+def _status(name: str) -> float:
+    line = next(x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith(name))
+    return int(line.split()[1]) / 1024
