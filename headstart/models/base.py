@@ -6,7 +6,7 @@ Shapes: B examples, T tokens, D width, H heads.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
@@ -27,8 +27,7 @@ class States:
 class Cache:
     """Keys and values of the tokens read so far, in memory set aside once."""
 
-    keys: list[Tensor] = field(default_factory=list)  # one (B, H, context, D // H) a layer
-    values: list[Tensor] = field(default_factory=list)
+    layers: list[Tensor]  # one (2, B, H, context, D // H) a layer: keys and values
     length: int = 0
 
 

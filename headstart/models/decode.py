@@ -40,9 +40,10 @@ def generate(step: Step, prompt: Tensor, tokens: int, end: int | None, how: Samp
         with torch.inference_mode():
             logits = step(added)[0]
             probabilities = logits.softmax(-1)
-            i = int(logits.argmax()) if how.temperature == 0 else _sample(logits, how, random)
-            best = probabilities.topk(min(top, len(probabilities)))
-        yield Choice(i, float(probabilities[i]), list(zip(best.indices.tolist(), best.values.tolist(), strict=True)))
+            i = int(probabilities.argmax()) if how.temperature == 0 else _sample(logits, how, random)
+            best = probabilities.topk(min(top, len(probabilities))) if top else None
+        ranked = list(zip(best.indices.tolist(), best.values.tolist(), strict=True)) if best else []
+        yield Choice(i, float(probabilities[i]), ranked)
         if i == end:
             return
         added = torch.tensor([[i]], device=prompt.device)

@@ -6,6 +6,7 @@ Shapes: B examples, T tokens, S tokens that can be seen (T, or more with a cache
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +14,19 @@ from torch import Tensor, nn
 
 from headstart.config import TransformerConfig
 from headstart.models.base import Base, Cache, States
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Where a query may look: wherever `allowed` (broadcast to (B, H, T, S)) is True, and under `square` not ahead."""
+
+    allowed: Tensor | None = None
+    square: bool = False
+
+    def mask(self, queries: int, keys: int) -> Tensor:
+        if self.allowed is not None:
+            return self.allowed
+        return square_mask(queries, keys) if self.square else torch.ones(queries, keys, dtype=torch.bool)
 
 
 class Attention(nn.Module):
@@ -23,27 +37,24 @@ class Attention(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(
-        self, x: Tensor, allowed: Tensor | None, cache: Cache | None = None, layer: int = 0, look: bool = False
+        self, x: Tensor, sight: Sight, cache: Cache | None = None, layer: int = 0, look: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """`allowed` is True where a query may look, broadcast to (B, H, T, S); None means the square mask."""
-        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.qkv(x).chunk(3, dim=-1))
-        if cache is not None:
-            stop = cache.length + x.size(1)
-            cache.keys[layer][:, :, cache.length : stop] = k
-            cache.values[layer][:, :, cache.length : stop] = v
-            k, v = cache.keys[layer][:, :, :stop], cache.values[layer][:, :, :stop]
+        batch, new, width = x.shape
+        qkv = self.qkv(x).view(batch, new, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)  # (3, B, H, T, K)
+        if cache is None:
+            q, k, v = qkv.unbind(0)
+        else:
+            held, stop = cache.layers[layer], cache.length + new
+            held[..., cache.length : stop, :] = qkv[1:]
+            q, (k, v) = qkv[0], held[..., :stop, :].unbind(0)
         weights = None
         if look:  # the same numbers the slow way, because the fused kernel keeps no weights
             scores = q @ k.transpose(-2, -1) / q.size(-1) ** 0.5  # (B, H, T, S)
-            scores = scores.masked_fill(
-                ~(square_mask(scores.size(-2), scores.size(-1), scores.device) if allowed is None else allowed),
-                -math.inf,
-            )
-            weights = scores.softmax(-1)
+            weights = scores.masked_fill(~sight.mask(*scores.shape[-2:]).to(x.device), -math.inf).softmax(-1)
             y = weights @ v
         else:
             drop = self.dropout if self.training else 0.0
-            y = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, dropout_p=drop, is_causal=allowed is None)
+            y = F.scaled_dot_product_attention(q, k, v, sight.allowed, drop, is_causal=sight.square)
         return self.out(y.transpose(1, 2).flatten(2)), weights
 
 
@@ -63,13 +74,13 @@ class Block(nn.Module):
         self.drop = nn.Dropout(cfg.dropout)
 
     def forward(
-        self, x: Tensor, allowed: Tensor | None, cache: Cache | None = None, layer: int = 0, look: bool = False
+        self, x: Tensor, sight: Sight, cache: Cache | None = None, layer: int = 0, look: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         if self.pre_norm:
-            y, weights = self.attention(self.attention_norm(x), allowed, cache, layer, look)
+            y, weights = self.attention(self.attention_norm(x), sight, cache, layer, look)
             x = x + self.drop(y)
             return x + self.drop(self.feed_forward(self.ff_norm(x))), weights
-        y, weights = self.attention(x, allowed, cache, layer, look)
+        y, weights = self.attention(x, sight, cache, layer, look)
         x = self.attention_norm(x + self.drop(y))
         return self.ff_norm(x + self.drop(self.feed_forward(x))), weights
 
@@ -102,20 +113,20 @@ class Transformer(Base):
 
     def forward(self, ids: Tensor, mask: Tensor, look: bool = False) -> States:
         # Padding stands on the right, so under the square mask no real token can see it.
-        allowed = None if self.causal else mask[:, None, None, :]
-        return self._run(self._embed(ids, 0), allowed, None, look)
+        sight = Sight(square=True) if self.causal else Sight(allowed=mask[:, None, None, :])
+        return self._run(self._embed(ids, 0), sight, None, look)
 
     def new_cache(self, batch: int) -> Cache:
         assert self.causal, "a two-way base reads the whole text at once"
-        shape = (batch, self.heads, self.max_len, self.width // self.heads)
-        like = self.tokens.weight
-        return Cache([like.new_zeros(shape) for _ in self.layers], [like.new_zeros(shape) for _ in self.layers])
+        shape = (2, batch, self.heads, self.max_len, self.width // self.heads)
+        return Cache([self.tokens.weight.new_zeros(shape) for _ in self.layers])
 
     def step(self, ids: Tensor, cache: Cache) -> States:
         new, old = ids.size(1), cache.length
         assert old + new <= self.max_len, f"{old + new} tokens do not fit into a context of {self.max_len}"
-        allowed = square_mask(new, old + new, ids.device) if old else None
-        states = self._run(self._embed(ids, old), allowed, cache, look=False)
+        # A single new token may look at everything before it.
+        sight = Sight(allowed=square_mask(new, old + new, ids.device)) if old and new > 1 else Sight(square=new > 1)
+        states = self._run(self._embed(ids, old), sight, cache, look=False)
         cache.length += new
         return states
 
@@ -128,10 +139,10 @@ class Transformer(Base):
             x = x + self.waves[first:stop]
         return self.drop(self.embedding_norm(x))
 
-    def _run(self, x: Tensor, allowed: Tensor | None, cache: Cache | None, look: bool) -> States:
+    def _run(self, x: Tensor, sight: Sight, cache: Cache | None, look: bool) -> States:
         layers, attention = [x], []
         for i, block in enumerate(self.layers):
-            x, weights = block(x, allowed, cache, i, look)
+            x, weights = block(x, sight, cache, i, look)
             if look:
                 layers.append(x)
                 attention.append(weights)

@@ -26,9 +26,9 @@ def language_model(cfg: TransformerConfig) -> Model:
     torch.manual_seed(0)
     base = Transformer(cfg)
     model = Model(base, LanguageHead(cfg, base.tokens))
-    with torch.no_grad():  # biases and norms away from 0 and 1, so that a forgotten one shows
+    with torch.no_grad():  # biases and norms away from 0 and 1, and activations large, so that any slip shows
         for p in model.parameters():
-            p.add_(0.05 * torch.randn_like(p))
+            p.add_(0.3 * torch.randn_like(p))
     return model.eval()
 
 
