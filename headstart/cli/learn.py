@@ -96,6 +96,9 @@ def pretrain(
     if valid:
         bits = f", {valid['bits_per_byte']:.3f} bits a byte" if valid["bits_per_byte"] else ""
         show(f"validation loss {valid['loss']:.4f} nats a token (perplexity {valid['perplexity']:.2f}{bits})")
+    if result["beside"]:
+        beside = result["beside"]
+        show(f"beside it: the same model untrained {beside['untrained']:.3f} bits a byte, xz {beside['xz']:.3f}")
     floor = f"; no model can be below {train['entropy']:.4f}, the text's own entropy" if "entropy" in train else ""
     show(f"training loss {train['loss']:.4f}{floor}")
 

@@ -5,10 +5,34 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from typer import Option
+from typer import Argument, Option
 
 from headstart.cli.app import Debug, Json, Quiet, app
 from headstart.cli.terminal import Bar, guarded, piece, show, show_json, show_table
+
+
+@app.command()
+@guarded
+def runs(
+    folder: Annotated[str, Argument(metavar="DIR", help="Where to look.")] = "runs",
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """List what has been trained below DIR, with its scores."""
+    from headstart.train.run import runs_in
+
+    records = [run.summary() for run in runs_in(folder)]
+    if as_json:
+        show_json(records)
+        return
+    names = ("valid_loss", "valid_accuracy", "test_accuracy")
+    rows = [
+        [r["run"], r["job"] or "?", r["state"], *("" if r[n] is None else f"{r[n]:.4f}" for n in names),
+         "" if r["seconds"] is None else f"{r['seconds']:.0f} s"]
+        for r in records
+    ]  # fmt: skip
+    header = ["run", "job", "state", "validation loss", "accuracy", "test accuracy", "time"]
+    show_table(header, rows, right=(3, 4, 5, 6))
 
 
 @app.command()

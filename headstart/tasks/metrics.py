@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -48,6 +49,19 @@ def language_scores(nats: float, tokens: float, text_bytes: int | None) -> dict[
     loss = nats / tokens
     bits = nats / math.log(2) / text_bytes if text_bytes else None
     return {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "bits_per_byte": bits}
+
+
+def compressed(seen: bytes, text: bytes) -> float:
+    """Bits a byte that xz needs for `text` after `seen`: what a language model of the two should beat.
+
+    >>> compressed(b"abc" * 1000, b"abc" * 1000) < 0.2
+    True
+    """
+
+    def size(data: bytes) -> int:
+        return len(lzma.compress(data, preset=9))
+
+    return 8 * (size(seen + text) - size(seen)) / len(text)
 
 
 def prefix_entropy(rows: Iterable[Sequence[int]]) -> float:

@@ -11,6 +11,7 @@ from headstart.config import PretrainConfig
 from headstart.models.decode import LanguageStep, Sampling, generate
 from headstart.models.heads import Model
 from headstart.tasks.language import Language, LanguageText
+from headstart.tasks.metrics import compressed
 from headstart.text.files import file_facts
 from headstart.text.read import passed_over, text_files
 from headstart.text.split import Corpus, split_corpus
@@ -21,6 +22,7 @@ from headstart.train.run import Run
 from headstart.train.watch import Watch
 
 SAMPLE_TOKENS = 40
+COMPRESSED = 8_000_000  # bytes of text that xz is given; more takes minutes
 LOOKED_BACK_AT = 200_000  # training tokens whose loss is measured again at the end
 
 
@@ -59,6 +61,7 @@ def pretrain(cfg: PretrainConfig, out: str | Path, resume: bool = False, watch: 
             "best_step": progress.best_step,
             "train": look_back(model, text, cfg.train.device),
             "valid": progress.best,
+            "beside": _beside(run, corpus) if valid.bytes else {},
             "parameters": sum(p.numel() for p in model.parameters()),
             "tokens": progress.tokens,
             "seconds": round(progress.seconds, 3),
@@ -83,6 +86,13 @@ def look_back(model: Model, text: LanguageText, device: str) -> dict[str, float]
     scores: dict[str, float] = {"loss": Language(None).evaluate(model, batches)["loss"]}
     entropy = text.entropy() if len(text.rows.ids) <= LOOKED_BACK_AT else None
     return scores if entropy is None else {**scores, "entropy": entropy}
+
+
+def _beside(run: Run, corpus: Corpus) -> dict[str, float]:
+    """Bits a byte of the validation text for the same model untrained, and for xz after the same training text."""
+    first = next(r for r in run.read_lines("log.jsonl") if r["split"] == "valid")
+    seen, text = ("\n".join(part).encode()[-COMPRESSED:] for part in (corpus.train, corpus.valid))
+    return {"untrained": first["bits_per_byte"], "xz": compressed(seen, text)}
 
 
 def _tokenizer(run: Run, corpus: Corpus, cfg: PretrainConfig) -> Tokenizer:

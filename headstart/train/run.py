@@ -97,6 +97,24 @@ class Run:
             )
         return run
 
+    def summary(self) -> dict[str, Any]:
+        """What the run is and how it came out, in one flat record."""
+        env = self.read_json("env.json")
+        asked, result = env.get("asked", {}), self.read_json("result.json") if self.finished else {}
+        valid, test = result.get("valid") or {}, result.get("test") or {}
+        return {
+            "run": str(self.path),
+            "job": asked.get("job"),
+            "state": "finished" if self.finished else "unfinished",
+            "started": env.get("started"),
+            "seed": env.get("seed"),
+            "steps": result.get("steps"),
+            "valid_loss": valid.get("loss"),
+            "valid_accuracy": valid.get("accuracy"),
+            "test_accuracy": test.get("accuracy"),
+            "seconds": result.get("seconds"),
+        }
+
     @property
     def finished(self) -> bool:
         return (self.path / "result.json").exists()
@@ -278,6 +296,14 @@ class Run:
                 "Update headstart.",
                 "RUN_NEWER",
             )
+
+
+def runs_in(folder: str | Path) -> list[Run]:
+    """Every run below a folder, oldest first; the folder may itself be one."""
+    if not os.path.isdir(folder):
+        raise ModelError(f"{folder}: no such folder.", "RUN_MISSING")
+    found = [Run(path.parent) for path in Path(folder).rglob("env.json") if (path.parent / ".lock").exists()]
+    return sorted(found, key=lambda run: ((run.path / "env.json").stat().st_mtime, run.path))
 
 
 def _holds_something(folder: Path) -> bool:

@@ -111,3 +111,19 @@ def test_documents_hold_out_their_last_tenth(tmp_path: Path) -> None:
     data = Run.open(tmp_path / "run").read_json("data.json")
     assert data["tokens"] == {"train": 2702, "valid": 302}  # characters, and a start and an end
     assert found["valid"]["bits_per_byte"] == pytest.approx(found["valid"]["loss"] / 0.6931 * 301 / 300, rel=1e-3)
+
+
+def test_bits_a_byte_stand_beside_those_of_xz_and_of_the_untrained_model(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("the cat sat on the mat and the dog sat on the log. " * 100)
+    found = invoke("pretrain", tmp_path / "text.txt", "--out", tmp_path / "run", "--size", "nano", "--context", 32,
+                   "--steps", 40, "--lr", 3e-3, "--quiet", "--set", "train.tensorboard=false")  # fmt: skip
+    assert found["beside"]["untrained"] > found["valid"]["bits_per_byte"]
+    assert 0 <= found["beside"]["xz"] < 2
+
+
+def test_runs_are_listed_with_their_scores(run: Path) -> None:
+    (listed,) = invoke("runs", run.parent)
+    assert listed["run"] == str(run)
+    assert (listed["job"], listed["state"], listed["steps"]) == ("pretrain", "finished", 200)
+    plain = CliRunner().invoke(app, ["runs", str(run.parent)])
+    assert "finished" in plain.stdout
