@@ -14,7 +14,7 @@ help:  ## list the targets
 
 setup: .venv/.ready  ## create .venv and install the package and its tools
 
-demo: setup  ## pretrain, fine-tune and compare on public film reviews (about 5 minutes)
+demo: setup  ## pretrain, fine-tune and compare on public film reviews (about 3 minutes)
 	$(BIN)/headstart demo
 
 test: setup  ## the fast tests (about 2 minutes)

@@ -43,7 +43,7 @@ def demo(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Run the main job on public film reviews: pretrain, fine-tune, compare, conclude. About five minutes."""
+    """Run the main job on public film reviews: pretrain, fine-tune, compare, conclude. About three minutes."""
     from headstart.study.demo import run_demo
 
     result = run_demo(Path(out), Bar(quiet))

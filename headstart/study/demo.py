@@ -141,7 +141,7 @@ def _conclude(
         **result,
         "title": "Does pretraining help on film reviews?",
         "rows": {"train": len(data.train), "valid": len(data.valid), "test": len(data.test)},
-        "overlap": len(data.facts()["hygiene"]["overlapping_rows"]["test"]),
+        "overlap": arms["pretrained"][0].read_json("result.json")["overlapping_test_rows"],
         "pretraining_seconds": pretrained["seconds"],
         "version": __version__,
     }

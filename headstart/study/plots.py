@@ -68,9 +68,8 @@ def plot_data(report: Mapping[str, Any], file: Path) -> None:
     parts = report["splits"]
     labels = sorted({label for part in parts.values() for label in part["labels"]})[:12]
     for i, (name, part) in enumerate(parts.items()):
-        places = [x + (i - (len(parts) - 1) / 2) * 0.8 / len(parts) for x in range(len(labels))]
         shares = [part["labels"].get(label, 0) / max(1, part["rows"]) for label in labels]
-        left.bar(places, shares, width=0.8 / len(parts), label=f"{name} ({part['rows']})")
+        _bars(left, i, len(parts), shares, f"{name} ({part['rows']})")
         marks = [part["words"][mark] for mark in ("min", "median", "p95", "max")]
         middle.plot(["least", "median", "95 %", "most"], marks, marker="o", label=name)
     left.set(xticks=range(len(labels)), ylabel="share of rows", title="labels")
@@ -81,13 +80,18 @@ def plot_data(report: Mapping[str, Any], file: Path) -> None:
         (f"{n} in earlier", "leaked", n) for n in list(parts)[1:]
     ]
     for i, (name, where, part) in enumerate(bars):
-        places = [x + (i - (len(bars) - 1) / 2) * 0.8 / len(bars) for x in range(len(kinds))]
-        right.bar(places, [report[kind][where][part] for kind in kinds], width=0.8 / len(bars), label=name)
+        _bars(right, i, len(bars), [report[kind][where][part] for kind in kinds], name)
     right.set(xticks=range(len(kinds)), ylabel="rows", title="copies")
     right.set_xticklabels(kinds)
     for axis in (left, middle, right):
         axis.legend(frameon=False, fontsize=7)
     figure.savefig(file, dpi=120)
+
+
+def _bars(axis: Any, i: int, of: int, heights: Sequence[float], name: str) -> None:
+    """The i-th of `of` bars side by side at 0, 1, 2 ..."""
+    width = 0.8 / of
+    axis.bar([x + (i - (of - 1) / 2) * width for x in range(len(heights))], heights, width=width, label=name)
 
 
 def _axes(count: int, size: tuple[float, float]) -> tuple[Any, Sequence[Any]]:

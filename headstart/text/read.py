@@ -55,9 +55,9 @@ def read_labelled(
 ) -> list[Example]:
     """Labelled rows of a table, or of a folder with one sub-folder of .txt files for each label."""
     path = Path(path)
-    if os.path.isdir(path) and not _arrow_files(path):  # Path.is_dir raises for a name that is too long
-        return _read_label_folders(path, encoding)
     files = _arrow_files(path) or [path]
+    if os.path.isdir(files[0]):  # Path.is_dir raises for a name that is too long
+        return _read_label_folders(path, encoding)
     if not is_table(files[0]):
         read_text(path, encoding)  # says so if it is no text at all
         raise DataError(

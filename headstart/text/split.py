@@ -35,6 +35,11 @@ class Labelled:
     test: list[Example]
     labels: list[str]  # sorted; the index of a label is its class number
 
+    @property
+    def commonest(self) -> str:
+        """The label that most training rows have: always saying it is the least that a model must beat."""
+        return Counter(e.label for e in self.train).most_common(1)[0][0]
+
     def parts(self) -> dict[str, list[Example]]:
         return {"train": self.train, "valid": self.valid, "test": self.test}
 

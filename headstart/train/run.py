@@ -2,7 +2,7 @@
 
     runs/<name>/
       config.toml        resolved: every default written out
-      env.json           versions, command, device, threads, seed, format of this directory
+      env.json           versions, command, device, threads, seed, settings as asked, format of this directory
       data.json          file hashes, split sizes, overlaps, label counts, truncation
       receipt.json       fine-tuning: which tensors were copied, and what moved
       log.jsonl          one measurement a line; everything that depends on the clock is under `wall`
@@ -212,14 +212,14 @@ class Run:
     def finish(self, result: dict[str, Any], keep_checkpoints: bool = False) -> dict[str, Any]:
         """Write result.json, the mark of a finished run, and clear away what only resuming needs."""
         self.write_json("result.json", result)
-        if not keep_checkpoints:
-            shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
+        self._clear(keep_checkpoints)
         return result
 
     def finish_again(self, watch: Watch) -> dict[str, Any]:
         """The result of a finished run; clears away what a kill at the very end may have left."""
         watch.note("This run is finished already.")
-        return self.finish(self.read_json("result.json"), self.config.train.keep_checkpoints)
+        self._clear(self.config.train.keep_checkpoints)
+        return self.read_json("result.json")
 
     def close(self) -> None:
         for file in (self._log, self._lock):
@@ -234,6 +234,10 @@ class Run:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._leave(failed=value is not None)
+
+    def _clear(self, keep_checkpoints: bool) -> None:
+        if not keep_checkpoints:
+            shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
 
     def _leave(self, failed: bool) -> None:
         if failed and self._fresh and not self.begun:  # nothing was learned: leave nothing in the way
