@@ -117,7 +117,8 @@ class CorpusConfig(Frozen):
     paths: tuple[str, ...]
     unit: Unit = "document"  # what one text is; documents are packed into blocks, the others are padded
     encoding: str = "utf-8"
-    valid_fraction: float = Field(0.1, ge=0, lt=1)
+    valid_fraction: float = Field(0.1, ge=0, lt=1)  # held out, but no more than valid_most
+    valid_most: int = Field(500_000, ge=1)  # characters, about: more would be measured again and again for nothing
     boundaries: bool = True  # wrap each text in the start and end tokens
     text_column: str | None = None  # for CSV and TSV
 

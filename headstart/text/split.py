@@ -59,14 +59,15 @@ def split_corpus(cfg: CorpusConfig) -> Corpus:
     texts = read_corpus(cfg.paths, cfg.unit, cfg.encoding, cfg.text_column)
     if not cfg.valid_fraction:
         return Corpus(texts, [])
+    fraction = min(cfg.valid_fraction, cfg.valid_most / sum(map(len, texts)))
     if cfg.unit == "document" and len(texts) < FEW_DOCUMENTS:
-        cuts = [int(len(text) * (1 - cfg.valid_fraction)) for text in texts]
+        cuts = [int(len(text) * (1 - fraction)) for text in texts]
         heads, tails = (
             [text[:cut] for text, cut in zip(texts, cuts, strict=True)],
             [text[cut:] for text, cut in zip(texts, cuts, strict=True)],
         )
         return Corpus([t for t in heads if t.strip()], [t for t in tails if t.strip()])
-    train, valid = hash_split(texts, texts, [""] * len(texts), cfg.valid_fraction, seed=0)
+    train, valid = hash_split(texts, texts, [""] * len(texts), fraction, seed=0)
     if not train or not valid:
         raise DataError(
             f"{', '.join(cfg.paths)}: {len(texts)} texts are too few to hold some out. "

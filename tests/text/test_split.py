@@ -140,6 +140,13 @@ def test_the_end_of_a_single_document_is_held_out(tmp_path):
     assert found.valid == [text[75:]]
 
 
+@pytest.mark.parametrize(("unit", "held"), [("document", 50), ("line", 48)])
+def test_no_more_is_held_out_than_is_worth_measuring(unit, held, tmp_path):
+    text = "\n".join(f"line {i:03}" for i in range(100))
+    found = split_corpus(corpus(tmp_path, text, unit=unit, valid_fraction=0.5, valid_most=50))
+    assert abs(sum(map(len, found.valid)) - held) <= 8
+
+
 def test_nothing_is_held_out_when_nothing_is_asked_for(tmp_path):
     assert split_corpus(corpus(tmp_path, "one\ntwo", unit="line", valid_fraction=0)).valid == []
 
