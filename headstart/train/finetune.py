@@ -6,6 +6,8 @@ Pretrained, scratch and frozen differ in one line each, and in nothing else.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from headstart.models.base import freeze
 from headstart.models.heads import ClassHead, Model
 from headstart.tasks.classify import Classify, ClassifyText, class_weights, most_probable, probabilities
 from headstart.tasks.metrics import class_scores
+from headstart.text.batch import Batch, Batches
 from headstart.text.files import file_facts
 from headstart.text.read import text_files
 from headstart.text.split import Labelled, split_labelled
@@ -29,6 +32,52 @@ from headstart.train.run import Run
 from headstart.train.watch import Watch
 
 
+@dataclass(frozen=True)
+class Finetuning:
+    """All that stands before the first update, and nothing of it on disk."""
+
+    cfg: FinetuneConfig  # with what the data and the base decide filled in
+    data: Labelled
+    source: Saved | None  # the base as it was found
+    tokenizer: Tokenizer
+    text: ClassifyText
+    valid: ClassifyText
+    test: ClassifyText
+    head: HeadSpec
+    model: Model
+    task: Classify
+    batches: Batches
+
+    @property
+    def measured(self) -> Callable[[], Iterable[Batch]]:
+        return self.valid.measured
+
+
+def prepare(cfg: FinetuneConfig, kept: tuple[TransformerConfig, Tokenizer] | None = None) -> Finetuning:
+    """Rows, tokenizer and a model with the weights of the base, or fresh ones.
+
+    `kept` are shape and tokenizer of a run that has begun: it goes on, whatever has become of its base since.
+    """
+    data = split_labelled(cfg.data)
+    source = None if kept or cfg.base in PRESETS else _open_base(cfg.base)
+    shape, tokenizer = kept or _shape_and_tokenizer(cfg, data, source)
+    cfg = _resolved(cfg, shape, len(data.train))
+    torch.manual_seed(cfg.train.seed)
+    assert cfg.pool is not None
+    head = HeadSpec("classify", tuple(data.labels), cfg.pool, cfg.head_dropout)
+    model = build_model(shape, head)
+    if source and cfg.init == "pretrained":
+        load_weights(model.base, weights(source.model.base))
+    freeze(model.base, cfg.scope)
+    if cfg.class_weights and isinstance(model.head, ClassHead):
+        model.head.weights.copy_(class_weights(data.train, data.labels))
+    model.to(cfg.train.device)
+    text, valid, test = (ClassifyText(r, data.labels, tokenizer, model.base) for r in data.parts().values())
+    batches = text.batches(cfg.train.batch_size, cfg.train.seed)
+    task = Classify(len(data.labels))
+    return Finetuning(cfg, data, source, tokenizer, text, valid, test, head, model, task, batches)
+
+
 def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:
     """Train a classifier on `cfg.data` into the run directory `out`; its result."""
     watch = watch or Watch()
@@ -37,29 +86,14 @@ def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: 
             return run.finish_again(watch)
         paths = [path for path in (cfg.data.train, cfg.data.valid, cfg.data.test) if path]
         run.check_files(file_facts(text_files(paths)))
-        data = split_labelled(cfg.data)
-        source = None if run.begun or cfg.base in PRESETS else _open_base(cfg.base)
-        shape, tokenizer = _shape_and_tokenizer(run, cfg, data, source)
-        cfg = _resolved(cfg, shape, len(data.train))
-        run.write_text("model/tokenizer.json", tokenizer.to_json())
+        job = prepare(cfg, _kept(run) if run.begun else None)
+        cfg, model, data = job.cfg, job.model, job.data
+        run.write_text("model/tokenizer.json", job.tokenizer.to_json())
         run.write_config(cfg)
+        receipt = _open_receipt(run, job)
+        facts = _tell_facts(run, job, watch)
 
-        torch.manual_seed(cfg.train.seed)
-        assert cfg.pool is not None
-        spec = HeadSpec("classify", tuple(data.labels), cfg.pool, cfg.head_dropout)
-        model = build_model(shape, spec)
-        if source and cfg.init == "pretrained":
-            load_weights(model.base, weights(source.model.base))
-        freeze(model.base, cfg.scope)
-        if cfg.class_weights and isinstance(model.head, ClassHead):
-            model.head.weights.copy_(class_weights(data.train, data.labels))
-        receipt = _open_receipt(run, cfg, model, source)
-        text, valid, test = (ClassifyText(r, data.labels, tokenizer, model.base) for r in data.parts().values())
-        facts = _tell_facts(run, data, {"train": text.cut, "valid": valid.cut, "test": test.cut}, watch)
-        model.to(cfg.train.device)
-
-        batches = text.batches(cfg.train.batch_size, cfg.train.seed)
-        progress = train(model, Classify(len(data.labels)), batches, valid.measured, cfg.train, run, watch)
+        progress = train(model, job.task, job.batches, job.measured, cfg.train, run, watch)
 
         _close_receipt(run, receipt, model)
         result = {
@@ -67,14 +101,14 @@ def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: 
             "steps": progress.step,
             "best_step": progress.best_step,
             "valid": progress.best,
-            "test": _open_test_rows(run, model, test, data, cfg.train.device) if data.test else None,
+            "test": _open_test_rows(run, job) if data.test else None,
             "commonest": _commonest(data),
             "overlapping_test_rows": len(facts["hygiene"]["overlapping_rows"]["test"]),
             "parameters": sum(p.numel() for p in model.parameters()),
             "trained_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
             "seconds": round(progress.seconds, 3),
         }
-        write_model(run.path / "model", Saved(model, tokenizer, shape, spec), _card(cfg, result, data))
+        write_model(run.path / "model", Saved(model, job.tokenizer, cfg.model, job.head), _card(cfg, result, data))
         return run.finish(result, cfg.train.keep_checkpoints)
 
 
@@ -91,12 +125,13 @@ def _open_base(base: str) -> Saved:
     return saved
 
 
+def _kept(run: Run) -> tuple[TransformerConfig, Tokenizer]:
+    return run.config.model, Tokenizer.load(run.path / "model" / "tokenizer.json")
+
+
 def _shape_and_tokenizer(
-    run: Run, cfg: FinetuneConfig, data: Labelled, source: Saved | None
+    cfg: FinetuneConfig, data: Labelled, source: Saved | None
 ) -> tuple[TransformerConfig, Tokenizer]:
-    """Those of the base; of a run that has begun, its own, whatever has become of the base since."""
-    if run.begun:
-        return run.config.model, Tokenizer.load(run.path / "model" / "tokenizer.json")
     if source:
         return source.config, source.tokenizer
     if cfg.init == "pretrained":
@@ -122,7 +157,8 @@ def _commonest(data: Labelled) -> dict[str, Any]:
     return {"label": data.commonest, **{name: float(np.mean(hits)) for name, hits in right.items()}}
 
 
-def _tell_facts(run: Run, data: Labelled, cut: dict[str, int], watch: Watch) -> dict[str, Any]:
+def _tell_facts(run: Run, job: Finetuning, watch: Watch) -> dict[str, Any]:
+    data, cut = job.data, {"train": job.text.cut, "valid": job.valid.cut, "test": job.test.cut}
     facts = data.facts()
     run.add_data_facts({**facts, "truncated": cut})
     counts = ", ".join(f"{label} {count}" for label, count in list(facts["labels"]["train"].items())[:10])
@@ -137,10 +173,11 @@ def _tell_facts(run: Run, data: Labelled, cut: dict[str, int], watch: Watch) -> 
     return facts
 
 
-def _open_receipt(run: Run, cfg: FinetuneConfig, model: Model, source: Saved | None) -> dict[str, Any]:
+def _open_receipt(run: Run, job: Finetuning) -> dict[str, Any]:
     """What was taken over, written before the first update; a resumed run keeps the one that is there."""
     if run.begun:
         return run.read_json("receipt.json")
+    cfg, model, source = job.cfg, job.model, job.source
     base = {f"base.{name}": t for name, t in weights(model.base).items()}
     head = [f"head.{name}" for name in weights(model.head)]
     taken = source is not None and cfg.init == "pretrained"
@@ -164,9 +201,10 @@ def _close_receipt(run: Run, receipt: dict[str, Any], model: Model) -> None:
     run.write_json("receipt.json", {**receipt, "base_sha256_after": fingerprint(base), "frozen_moved": moved})
 
 
-def _open_test_rows(run: Run, model: Model, text: ClassifyText, data: Labelled, device: str) -> dict[str, Any]:
+def _open_test_rows(run: Run, job: Finetuning) -> dict[str, Any]:
     """Predict the test rows, once, with the kept weights."""
-    scores = probabilities(model, text.rows, text.pad, device)
+    data, text = job.data, job.test
+    scores = probabilities(job.model, text.rows, text.pad, job.cfg.train.device)
     predicted = most_probable(scores)
     run.write_lines(
         "predictions.jsonl",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from headstart.models.decode import LanguageStep, Sampling, generate
 from headstart.models.heads import Model
 from headstart.tasks.language import Language, LanguageText
 from headstart.tasks.metrics import compressed
+from headstart.text.batch import Batch, Batches
 from headstart.text.files import file_facts
 from headstart.text.read import passed_over, text_files
 from headstart.text.split import Corpus, split_corpus
@@ -26,6 +29,39 @@ COMPRESSED = 8_000_000  # bytes of text that xz is given; more takes minutes
 LOOKED_BACK_AT = 200_000  # training tokens whose loss is measured again at the end
 
 
+@dataclass(frozen=True)
+class Pretraining:
+    """All that stands before the first update, and nothing of it on disk."""
+
+    cfg: PretrainConfig  # with what the data decides filled in
+    corpus: Corpus
+    tokenizer: Tokenizer
+    text: LanguageText
+    valid: LanguageText
+    head: HeadSpec
+    model: Model
+    task: Language
+    batches: Batches
+
+    @property
+    def measured(self) -> Callable[[], Iterable[Batch]] | None:
+        return self.valid.measured if self.corpus.valid else None
+
+
+def prepare(cfg: PretrainConfig, tokenizer: Tokenizer | None = None) -> Pretraining:
+    """Text, tokenizer (trained, unless it is given) and a model with fresh weights."""
+    corpus = split_corpus(cfg.data)
+    tokenizer = tokenizer or tokenizer_for(corpus.train, cfg.tokenizer)
+    model_cfg = cfg.model.model_copy(update={"vocab": tokenizer.size})
+    train_cfg = cfg.train.scheduled(cfg.train.steps, eval_every=cfg.train.steps // 10)
+    cfg = cfg.model_copy(update={"model": model_cfg, "train": train_cfg})
+    text, valid = (LanguageText(texts, tokenizer, cfg) for texts in (corpus.train, corpus.valid))
+    torch.manual_seed(cfg.train.seed)
+    head = HeadSpec("language")
+    model = build_model(cfg.model, head).to(cfg.train.device)
+    return Pretraining(cfg, corpus, tokenizer, text, valid, head, model, Language(valid.bytes), text.batches())
+
+
 def pretrain(cfg: PretrainConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:
     """Train a tokenizer and a language model on `cfg.data` into the run directory `out`; its result."""
     watch = watch or Watch()
@@ -33,41 +69,33 @@ def pretrain(cfg: PretrainConfig, out: str | Path, resume: bool = False, watch: 
         if run.finished:
             return run.finish_again(watch)
         run.check_files(file_facts(text_files(cfg.data.paths)))
-        corpus = split_corpus(cfg.data)
-        tokenizer = _tokenizer(run, corpus, cfg)
-        model_cfg = cfg.model.model_copy(update={"vocab": tokenizer.size})
-        train_cfg = cfg.train.scheduled(cfg.train.steps, eval_every=cfg.train.steps // 10)
-        cfg = cfg.model_copy(update={"model": model_cfg, "train": train_cfg})
+        job = prepare(cfg, _kept_tokenizer(run))
+        cfg, model = job.cfg, job.model
+        run.write_text("model/tokenizer.json", job.tokenizer.to_json())
         run.write_config(cfg)
-        text, valid = (LanguageText(texts, tokenizer, cfg) for texts in (corpus.train, corpus.valid))
-        run.add_data_facts(_facts(text, valid, tokenizer, cfg))
-        _tell(watch, text, cfg)
-
-        torch.manual_seed(cfg.train.seed)
-        spec = HeadSpec("language")
-        model = build_model(cfg.model, spec).to(cfg.train.device)
+        run.add_data_facts(_facts(job))
+        _tell(watch, job)
 
         def show_samples(step: int) -> None:
             for prompt in cfg.samples if cfg.objective == "causal" else ():
-                sampled = sample(model, tokenizer, prompt, cfg)
+                sampled = sample(model, job.tokenizer, prompt, cfg)
                 run.log({"step": step, "split": "sample", "prompt": prompt, "text": sampled})
                 watch.note(f"step {step}: {sampled}")
 
-        measured = valid.measured if corpus.valid else None
-        progress = train(model, Language(valid.bytes), text.batches(), measured, cfg.train, run, watch, show_samples)
+        progress = train(model, job.task, job.batches, job.measured, cfg.train, run, watch, show_samples)
         result = {
             "run": str(run.path),
             "steps": progress.step,
             "best_step": progress.best_step,
-            "train": look_back(model, text, cfg.train.device),
+            "train": look_back(model, job.text, cfg.train.device),
             "valid": progress.best,
-            "beside": _beside(run, corpus) if valid.bytes else {},
+            "beside": _beside(run, job.corpus) if job.valid.bytes else {},
             "parameters": sum(p.numel() for p in model.parameters()),
             "tokens": progress.tokens,
             "seconds": round(progress.seconds, 3),
             "tokens_per_second": round(progress.tokens / max(progress.seconds, 1e-9), 1),
         }
-        write_model(run.path / "model", Saved(model, tokenizer, cfg.model, spec), _card(cfg, result))
+        write_model(run.path / "model", Saved(model, job.tokenizer, cfg.model, job.head), _card(cfg, result))
         return run.finish(result, cfg.train.keep_checkpoints)
 
 
@@ -95,39 +123,32 @@ def _beside(run: Run, corpus: Corpus) -> dict[str, float]:
     return {"untrained": first["bits_per_byte"], "xz": compressed(seen, text)}
 
 
-def _tokenizer(run: Run, corpus: Corpus, cfg: PretrainConfig) -> Tokenizer:
-    """The tokenizer of the run, made once: a resumed run must not depend on how ties are broken."""
+def _kept_tokenizer(run: Run) -> Tokenizer | None:
+    """The tokenizer is made once: a resumed run must not depend on how ties are broken."""
     path = run.path / "model" / "tokenizer.json"
-    if path.exists():
-        return Tokenizer.load(path)
-    tokenizer = tokenizer_for(corpus.train, cfg.tokenizer)
-    run.write_text("model/tokenizer.json", tokenizer.to_json())
-    return tokenizer
+    return Tokenizer.load(path) if path.exists() else None
 
 
-def _facts(text: LanguageText, valid: LanguageText, tokenizer: Tokenizer, cfg: PretrainConfig) -> dict[str, Any]:
-    parts = {"train": text.facts(), "valid": valid.facts()}
+def _facts(job: Pretraining) -> dict[str, Any]:
+    parts = {"train": job.text.facts(), "valid": job.valid.facts()}
     return {
-        "unit": cfg.data.unit,
+        "unit": job.cfg.data.unit,
         **{key: {name: facts[key] for name, facts in parts.items()} for key in ("rows", "tokens", "unknown")},
-        "tokenizer_sha256": tokenizer.sha256,
-        "vocabulary": tokenizer.size,
+        "tokenizer_sha256": job.tokenizer.sha256,
+        "vocabulary": job.tokenizer.size,
     }
 
 
-def _tell(watch: Watch, text: LanguageText, cfg: PretrainConfig) -> None:
-    if cfg.tokenizer.vocab > text.tokenizer.size:
-        watch.note(
-            f"Note: a vocabulary of {cfg.tokenizer.vocab:,} was asked for; the text feeds {text.tokenizer.size:,}."
-        )
+def _tell(watch: Watch, job: Pretraining) -> None:
+    cfg, text, vocab = job.cfg, job.text, job.tokenizer.size
+    if cfg.tokenizer.vocab > vocab:
+        watch.note(f"Note: a vocabulary of {cfg.tokenizer.vocab:,} was asked for; the text feeds {vocab:,}.")
     skipped = passed_over(cfg.data.paths)
     if skipped:
         watch.note(f"Note: {len(skipped)} files were not read: {', '.join(p.name for p in skipped[:5])}.")
     seen = cfg.train.steps * cfg.train.batch_size * cfg.train.accumulate * cfg.model.context
     each = f"about {seen / max(1, len(text.rows.ids)):.1f} times each" if text.packed else f"{cfg.train.steps} steps"
-    watch.note(
-        f"{len(text.rows):,} texts, {len(text.rows.ids):,} tokens, a vocabulary of {text.tokenizer.size:,}; {each}."
-    )
+    watch.note(f"{len(text.rows):,} texts, {len(text.rows.ids):,} tokens, a vocabulary of {vocab:,}; {each}.")
 
 
 def _card(cfg: PretrainConfig, result: dict[str, Any]) -> str:
