@@ -18,8 +18,8 @@ import typer.testing
 from typer.testing import CliRunner, Result
 
 from headstart.cli import app
-from headstart.cli.terminal import shown
 from headstart.config import FinetuneConfig, PretrainConfig, parse
+from headstart.text.visible import shown
 from headstart.train.run import Run
 
 TABLE = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text("utf-8"))["case"]

@@ -9,11 +9,11 @@ import sys
 import tempfile
 import time
 import traceback
-import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from headstart.errors import UserError
+from headstart.text.visible import shown
 from headstart.train.watch import Watch
 
 TOLD_EVERY = 20.0  # seconds between two lines of progress where there is no bar
@@ -59,18 +59,6 @@ def fail(code: str, message: str, exit_code: int, as_json: bool) -> None:
         line = f"error[{code}]: {shown(message)}"
     sys.stderr.write(line + "\n")
     sys.exit(exit_code)
-
-
-def shown(text: str) -> str:
-    """`text` with control and direction characters made visible, so that data cannot drive the terminal.
-
-    >>> shown("a\\x1b[31mb")
-    'a\\\\x1b[31mb'
-    """
-    return "".join(
-        c if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Cs") else c.encode("unicode_escape").decode()
-        for c in text
-    )
 
 
 def show_json(value: Any) -> None:
