@@ -1,19 +1,243 @@
-"""One self-contained HTML page about a study: no script, no network, opens from disk. No torch."""
+"""The page of a study: one self-contained HTML file without script or network, its table and its figures. No torch.
+
+Everything comes from results.json. Jinja escapes every text; the only markup that passes is our own SVG, and what
+users wrote into that has been escaped by matplotlib.
+"""
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import io
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
+from headstart.study.figures import INK, PAPER, looks, main_picture, pictures
+from headstart.study.results import Arm, Data, Disagreement, Results
 from headstart.train.disk import write_file
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+LONG_TEXT = 240  # characters; what is longer is folded
+LONGEST_TEXT = 4000  # characters; what is longer is cut
+SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+
+
+def write_report(folder: Path) -> Path:
+    """report.html, table.csv and figures/ of the study in `folder`, from its results.json."""
+    results = Results.read(folder / "results.json")
+    drawn: dict[str, Markup] = {}
+    files: set[str] = set()
+    for picture in pictures(results):
+        svg, file = picture.svg(), _file_name(picture.name, files)
+        write_file(folder / "figures" / f"{file}.svg", svg.encode())
+        write_file(folder / "figures" / f"{file}.png", picture.png())
+        drawn[picture.name] = inline(svg, file, picture.alt)
+    write_file(folder / "table.csv", table_csv(results).encode())
+    page = _environment().get_template("page.html.j2").render(_facts(results), pictures=drawn)
+    write_file(folder / "report.html", page.encode())
+    return folder / "report.html"
+
+
+def study_html(results: Mapping[str, Any]) -> str:
+    """The verdict, the table and the main figure as a fragment of HTML, for a notebook."""
+    checked = Results.of(results)
+    mark = "h" + hashlib.sha256(repr(checked).encode()).hexdigest()[:10]  # two studies on one page share no id
+    picture = main_picture(checked)
+    drawn = inline(picture.svg(), mark, picture.alt) if picture else None
+    return _environment().get_template("fragment.html.j2").render(_facts(checked), picture=drawn)
+
+
+def table_csv(results: Results) -> str:
+    """One line an arm and label count; scores as fractions of 1."""
+    table = io.StringIO()
+    writer = csv.writer(table)
+    writer.writerow(
+        ["arm", "kind", "base", "labels", "score", "mean", "sd", "low", "high", "over", "seeds", "accuracy", "macro_f1",
+         "ece", "brier", "clean_mean", "clean_low", "clean_high", "rate", "seconds", "tokens", "trained_parameters",
+         "memory_mb", "trials"]
+    )  # fmt: skip
+    for arm in results.arms:
+        low, high = arm.interval or (None, None)
+        clean_low, clean_high = (arm.clean and arm.clean.interval) or (None, None)
+        cells = [
+            arm.name, arm.kind, arm.base, arm.labels, results.score, arm.mean, arm.sd, low, high, arm.over, arm.seeds,
+            arm.accuracy and arm.accuracy.mean, arm.macro_f1 and arm.macro_f1.mean, arm.calibration.ece,
+            arm.calibration.brier, arm.clean and arm.clean.mean, clean_low, clean_high, arm.rate, arm.cost.seconds,
+            arm.cost.tokens, arm.cost.trained_parameters, arm.cost.memory_mb, arm.cost.trials,
+        ]  # fmt: skip
+        writer.writerow([_harmless(cell) for cell in cells])
+    return table.getvalue()
+
+
+def _harmless(cell: Any) -> Any:
+    """A text that a spreadsheet would take for a formula gets an apostrophe; a number stays one."""
+    if isinstance(cell, float):
+        return round(cell, 6)
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
+
+
+def inline(svg: str, mark: str, alt: str) -> Markup:
+    """A figure of ours as part of a page: its ids its own, its ink and paper the page's, described by `alt`."""
+    from markupsafe import Markup
+
+    ElementTree.register_namespace("", SVG)
+    ElementTree.register_namespace("xlink", XLINK)
+    root = ElementTree.fromstring(svg)
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if child.tag in (f"{{{SVG}}}style", f"{{{SVG}}}metadata"):  # a style here would hold for the whole page
+                parent.remove(child)
+    for element in root.iter():
+        for key, value in element.attrib.items():
+            if key == "id":
+                element.set(key, f"{mark}-{value}")
+            else:
+                element.set(key, _repainted(value.replace("url(#", f"url(#{mark}-")))
+            if key == f"{{{XLINK}}}href":
+                element.set(key, value.replace("#", f"#{mark}-"))
+    for key in ("width", "height", "version"):
+        root.attrib.pop(key, None)
+    root.attrib |= {"role": "img", "aria-labelledby": f"{mark}-title", "stroke-linejoin": "round"}
+    title = ElementTree.Element(f"{{{SVG}}}title", {"id": f"{mark}-title"})
+    title.text = alt
+    root.insert(0, title)
+    return Markup(ElementTree.tostring(root, encoding="unicode"))
+
+
+def _repainted(value: str) -> str:
+    return value.replace(INK, "currentColor").replace(PAPER, "var(--paper, none)")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Where a score stands in the little pictures of a table, 0 to `width`."""
+
+    low: float
+    high: float
+    width: float = 150
+
+    @classmethod
+    def over(cls, arms: list[Arm]) -> Scale:
+        values = [v for arm in arms for v in (arm.mean, *(arm.interval or ()), *arm.scores) if math.isfinite(v)]
+        low, high = math.floor(20 * min(values, default=0)) / 20, math.ceil(20 * max(values, default=1)) / 20
+        return cls(low, high if high > low else low + 0.05)
+
+    def __call__(self, value: float) -> str:
+        return f"{self.width * (value - self.low) / (self.high - self.low):.1f}"
+
+
+def _facts(results: Results) -> dict[str, Any]:
+    """What the templates need beside the results."""
+    return {
+        "results": results,
+        "scale": Scale.over(results.arms),
+        "colors": {name: look.color.replace(INK, "currentColor") for name, look in looks(results).items()},
+    }
+
+
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("headstart", "study"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {
+        "percent": percent, "points": points, "count": count, "duration": duration, "probability": probability,
+        "folded": folded, "voices": voices, "labels_of": labels_of,
+    }  # fmt: skip
+    return environment
+
+
+NOTHING = "–"
+
+
+def percent(share: float | None) -> str:
+    """A score in percent, without the sign.
+
+    >>> percent(0.7512), percent(None)
+    ('75.1', '–')
+    """
+    return NOTHING if share is None or not math.isfinite(share) else f"{100 * share:.1f}".replace("-", "−")
+
+
+def points(share: float) -> str:
+    """A difference in percentage points, with its sign."""
+    return f"{100 * share:+.1f}".replace("-", "−")
+
+
+def count(number: float | None) -> str:
+    return NOTHING if number is None else f"{number:,.0f}"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as a person says them.
+
+    >>> duration(0.42), duration(12.34), duration(754), duration(7500)
+    ('0.4 s', '12 s', '12 min 34 s', '2 h 5 min')
+    """
+    if seconds is None:
+        return NOTHING
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def probability(p: float | None) -> str:
+    return NOTHING if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def folded(text: str) -> tuple[str, str]:
+    """The beginning of a text, and the whole of it where that is longer.
+
+    >>> folded("short")
+    ('short', '')
+    """
+    if len(text) <= LONG_TEXT:
+        return text, ""
+    head = text[: LONG_TEXT - 40]
+    whole = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}… ({len(text):,} characters)"
+    return head[: head.rfind(" ")] if " " in head[-40:] else head, whole
+
+
+def voices(row: Disagreement) -> list[tuple[str, list[tuple[str, int, int]]]]:
+    """Each label that was given to a row, the right one first, with the arms that gave it: seeds, and seeds in all."""
+    said: dict[str, list[tuple[str, int, int]]] = {row.label: []}
+    for arm, labels in row.said.items():
+        for label, seeds in labels.items():
+            said.setdefault(label, []).append((arm, seeds, sum(labels.values())))
+    return [(label, arms) for label, arms in said.items() if arms]
+
+
+def labels_of(data: Data) -> list[str]:
+    return list(dict.fromkeys(label for labels in data.labels.values() for label in labels))
+
+
+def _file_name(name: str, taken: set[str]) -> str:
+    """A name for the files of a figure that every system takes, used once."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:60] or "figure"
+    file = next(f for f in (plain, *(f"{plain}-{i}" for i in range(2, 1000))) if f not in taken)
+    taken.add(file)
+    return file
 
 
 def write_page(file: Path, facts: dict[str, Any], pictures: dict[str, str]) -> None:
-    """`facts` through page.html.j2; `pictures` are SVG texts that we drew."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    """The demo's page: `facts` through demo.html.j2; `pictures` are SVG texts that we drew."""
     from markupsafe import Markup
 
-    environment = Environment(loader=PackageLoader("headstart", "study"), autoescape=True, undefined=StrictUndefined)
     drawn = {name: Markup(svg[svg.index("<svg") :]) for name, svg in pictures.items()}
-    page = environment.get_template("page.html.j2").render(**facts, pictures=drawn)
+    page = _environment().get_template("demo.html.j2").render(**facts, pictures=drawn)
     write_file(file, page.encode())

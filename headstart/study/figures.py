@@ -1,0 +1,276 @@
+"""The figures of a study, by matplotlib: one text of SVG and one PNG each. No torch.
+
+A colour stands for a kind of arm, and so does a marker, for those who cannot tell the colours apart; dashes tell bases
+apart. Baselines are drawn in ink. Every colour has a contrast of 3 to 1 or more on white and on nearly black.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from headstart.study.results import Arm, Curves, Difference, Results
+
+INK, PAPER = "#1b1d21", "#fffffe"  # two colours that nothing else has: a page puts its own in their place
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#a6761d", "#8c6bb1")  # the first four: Okabe and Ito, 2008
+MARKERS = ("o", "^", "s", "D", "v", "P", "X")
+DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)))
+BASELINES: dict[str, Any] = {"majority": (0, (1, 1.8)), "tfidf": (0, (5, 2))}
+WIDTH = 7.2  # inches
+STYLE: Any = {
+    "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 8, "axes.labelsize": 8,
+    "axes.titlesize": 8.5, "axes.titleweight": "bold", "axes.titlelocation": "left", "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5, "legend.fontsize": 8, "legend.frameon": False, "lines.linewidth": 1.6,
+    "lines.markersize": 4.5, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK,
+    "ytick.color": INK, "axes.facecolor": "none", "figure.facecolor": PAPER, "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6, "ytick.major.width": 0.6, "axes.spines.top": False, "axes.spines.right": False,
+    "svg.fonttype": "none", "svg.hashsalt": "headstart", "text.parse_math": False,
+}  # fmt: skip
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    """Our settings and no others, while a figure is drawn and while it is written."""
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # a PNG shows a box; an SVG leaves it to the reader
+        yield
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawn figure; `alt` says in words what it shows."""
+
+    name: str
+    alt: str
+    figure: Any
+
+    @_style()
+    def svg(self) -> str:
+        file = io.StringIO()
+        self.figure.draw_without_rendering()
+        self.figure.set_layout_engine("none")  # everything has found its place: once is enough for both formats
+        self.figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        return file.getvalue()
+
+    @_style()
+    def png(self) -> bytes:
+        file = io.BytesIO()
+        self.figure.savefig(file, format="png", dpi=180)
+        return file.getvalue()
+
+
+@dataclass(frozen=True)
+class Look:
+    color: str
+    marker: str
+    dash: Any
+
+
+def looks(results: Results) -> dict[str, Look]:
+    """How each arm is drawn, everywhere."""
+    learned = [arm for arm in results.arms if arm.kind not in BASELINES]
+    kinds = list(dict.fromkeys(arm.kind or arm.name for arm in learned))
+    bases = list(dict.fromkeys(arm.base for arm in learned))
+    look: dict[str, Look] = {}
+    for arm in results.arms:
+        if arm.kind in BASELINES:
+            look[arm.name] = Look(INK, "", BASELINES[arm.kind])
+        else:
+            kind, base = kinds.index(arm.kind or arm.name), bases.index(arm.base)
+            marker = MARKERS[kind % len(MARKERS)]
+            look[arm.name] = Look(COLORS[kind % len(COLORS)], marker, DASHES[base % len(DASHES)])
+    return look
+
+
+def pictures(results: Results) -> Iterator[Picture]:
+    """Every figure for which there is data."""
+    family = [d for d in results.differences if d.adjusted]
+    others = [d for d in results.differences if not d.adjusted]
+    if family:
+        yield differences(results, family, "differences")
+    if others:
+        yield differences(results, others, "other-differences" if family else "differences")
+    if len(results.label_counts) > 1:
+        yield labels_needed(results)
+    if results.curves:
+        yield epochs(results)
+    for arm in results.at(results.all_labels):
+        if arm.confusion:
+            yield confusion(results, arm)
+
+
+def main_picture(results: Results) -> Picture | None:
+    """The one figure to show where there is room for one."""
+    return next((p for p in pictures(results) if p.name == "labels"), next(pictures(results), None))
+
+
+@_style()
+def differences(results: Results, shown: Sequence[Difference], name: str) -> Picture:
+    """A forest plot: differences with their intervals, filled where they are clear."""
+    figure, (axis,) = _axes(1, WIDTH, 0.75 + 0.235 * len(shown))
+    look = looks(results)
+    several = len({d.labels for d in shown}) > 1
+    for y, d in enumerate(shown):
+        style = look.get(d.a, Look(INK, "o", "-"))
+        axis.plot([100 * x for x in d.interval], [y, y], color=style.color, solid_capstyle="butt")
+        axis.plot(
+            100 * d.difference, y, style.marker or "o", color=style.color, markersize=6, markeredgewidth=1.3,
+            markerfacecolor=style.color if d.clear else PAPER,
+        )  # fmt: skip
+    axis.axvline(0, color=INK, linewidth=0.8, zorder=0)
+    axis.grid(axis="x", color=INK, alpha=0.12, linewidth=0.6)
+    names = [f"{brief(d.a)} − {brief(d.b)}" + (f", {d.labels:,} labels" if several else "") for d in shown]
+    axis.set_yticks(range(len(shown)), names)
+    for label, d in zip(axis.get_yticklabels(), shown, strict=True):
+        label.set_fontweight("bold" if d.clear else "normal")
+    axis.set(ylim=(len(shown) - 0.4, -0.6), xlabel=f"difference in {results.score_name}, points")
+    axis.spines["left"].set_visible(False)
+    axis.tick_params(axis="y", length=0)
+    told = "; ".join(f"{n}: {100 * d.difference:+.1f} points" for n, d in zip(names, shown, strict=True))
+    return Picture(name, f"Differences in {results.score_name} with their intervals. {told}.", figure)
+
+
+@_style()
+def labels_needed(results: Results) -> Picture:
+    """The score against the number of labels, with bands."""
+    figure, (axis,) = _axes(1, WIDTH, 3.7)
+    look, counts = looks(results), results.label_counts
+    for name in results.arm_names:
+        style, arms = look[name], sorted((a for a in results.arms if a.name == name), key=lambda a: a.labels)
+        x = [arm.labels for arm in arms]
+        axis.plot(x, [100 * a.mean for a in arms], **_line(style), label=brief(name))
+        banded = [(a.labels, *a.interval) for a in arms if a.interval]
+        if style.color != INK and banded:
+            n, low, high = zip(*banded, strict=True)
+            axis.fill_between(n, [100 * v for v in low], [100 * v for v in high], **_band(style))
+    axis.set_xscale("log")
+    axis.set_xticks(counts, [f"{n:,}" for n in counts])
+    axis.set_xticks([], minor=True)
+    axis.set(xlabel="labels, training and validation together", ylabel=f"test {results.score_name}, %")
+    axis.grid(axis="y", color=INK, alpha=0.12, linewidth=0.6)
+    _legend(figure, axis)
+    alt = f"Test {results.score_name} against the number of labels, from {counts[0]:,} to {counts[-1]:,}: " + "; ".join(
+        f"{a.name} ends at {100 * a.mean:.1f} %" for a in results.at(results.all_labels)
+    )
+    return Picture("labels", alt + ".", figure)
+
+
+@_style()
+def epochs(results: Results) -> Picture:
+    """Accuracy and loss while learning: the mean over seeds, in a band from the lowest to the highest."""
+    figure, (left, right) = _axes(2, WIDTH, 3.1)
+    look = looks(results)
+    for name, curves in results.curves.items():
+        style = look.get(name, Look(INK, "", "-"))
+        for axis, rows, scale in ((left, curves.valid_accuracy, 100), (right, curves.valid_loss, 1)):
+            x, mean, low, high = _over_seeds(curves, rows, scale)
+            axis.plot(x, mean, **_line(style), markevery=max(1, len(x) // 10), label=brief(name))
+            axis.fill_between(x, low, high, **_band(style))
+        x, mean, _, _ = _over_seeds(curves, curves.train_loss, 1)
+        right.plot(x, mean, color=style.color, linewidth=0.9, alpha=0.65)
+    left.set(xlabel="epoch", ylabel="%", title="validation accuracy")
+    right.set(xlabel="epoch", ylabel="nats", title="loss (thin: training)")
+    for axis in (left, right):
+        axis.grid(axis="y", color=INK, alpha=0.12, linewidth=0.6)
+        axis.xaxis.get_major_locator().set_params(integer=True)
+    _legend(figure, left)
+    return Picture("epochs", f"Validation accuracy and loss by epoch of {', '.join(results.curves)}.", figure)
+
+
+@_style()
+def confusion(results: Results, arm: Arm) -> Picture:
+    """What an arm said for each true label, as shares of that label's rows."""
+    from matplotlib.patches import Rectangle
+
+    names, side = [brief(name, 14) for name in results.label_names], len(arm.confusion)
+    cell = 0.6 if side <= 3 else 0.42 if side <= 6 else 0.33
+    longest = max(map(len, names), default=0)
+    figure, (axis,) = _axes(1, side * cell + 0.5 + 0.06 * longest, side * cell + 0.6 + 0.045 * longest)
+    for y, row in enumerate(arm.confusion):
+        for x, count in enumerate(row):
+            share = count / max(1, sum(row))
+            edge = {"edgecolor": INK, "linewidth": 0.9} if x == y else {"linewidth": 0}
+            axis.add_patch(
+                Rectangle((x + 0.03, y + 0.03), 0.94, 0.94, facecolor=(*_rgb(COLORS[0]), 0.72 * share), **edge)
+            )
+            if share >= 0.005 or x == y:
+                axis.text(
+                    x + 0.5, y + 0.5, f"{100 * share:.0f}", ha="center", va="center", fontsize=9 if side <= 3 else 7
+                )
+    centres = [i + 0.5 for i in range(side)]
+    axis.set_xticks(
+        centres,
+        names[:side],
+        rotation=0 if longest <= 8 and side <= 3 else 40,
+        ha="center" if longest <= 8 and side <= 3 else "right",
+        rotation_mode="anchor",
+    )
+    axis.set_yticks(centres, names[:side])
+    axis.set(xlim=(0, side), ylim=(side, 0), xlabel="said", ylabel="true", title=brief(arm.name), aspect="equal")
+    axis.spines[:].set_visible(False)
+    axis.tick_params(length=0)
+    told = "; ".join(
+        f"of the rows that are {name}, {100 * row[i] / max(1, sum(row)):.0f} % were labelled so"
+        for i, (name, row) in enumerate(zip(names, arm.confusion, strict=False))
+    )
+    return Picture(f"confusion {arm.name}", f"Confusion of {arm.name}: {told}.", figure)
+
+
+def brief(name: str, most: int = 24) -> str:
+    """`name` on one line and not too long for a figure.
+
+    >>> brief("a very long name indeed", 10)
+    'a very lo…'
+    """
+    line = " ".join(name.split())
+    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+
+
+def _axes(count: int, width: float, height: float) -> tuple[Any, Sequence[Any]]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)  # no display is needed, and pyplot's global state is left alone
+    return figure, [figure.add_subplot(1, count, i + 1) for i in range(count)]
+
+
+def _line(look: Look) -> dict[str, Any]:
+    return {"color": look.color, "linestyle": look.dash, "marker": look.marker}
+
+
+def _band(look: Look) -> dict[str, Any]:
+    return {"color": look.color, "alpha": 0.14, "linewidth": 0}
+
+
+def _legend(figure: Any, axis: Any) -> None:
+    """Above the axes, in as many columns as fit, so that it never covers data."""
+    handles, names = axis.get_legend_handles_labels()
+    columns = max(1, min(len(names), int(105 / (max(map(len, names), default=0) + 9))))
+    figure.legend(handles, names, loc="outside upper left", ncols=columns, handlelength=2.6, columnspacing=1.6)
+
+
+def _over_seeds(
+    curves: Curves, rows: Sequence[Sequence[float | None]], scale: float
+) -> tuple[list[float], list[float], list[float], list[float]]:
+    """Epochs with the mean, the least and the most over the seeds that were measured there."""
+    points = []
+    for i, epoch in enumerate(curves.epoch):
+        values = [scale * v for row in rows if i < len(row) and (v := row[i]) is not None and math.isfinite(v)]
+        if values:
+            points.append((epoch, sum(values) / len(values), min(values), max(values)))
+    x, mean, low, high = ([point[i] for point in points] for i in range(4))
+    return x, mean, low, high
+
+
+def _rgb(color: str) -> tuple[float, float, float]:
+    from matplotlib.colors import to_rgb
+
+    return to_rgb(color)

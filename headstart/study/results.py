@@ -1,0 +1,279 @@
+"""results.json, the whole of a finished study as plain data: what a page, a table or a notebook shows. No torch.
+
+Scores, differences and their intervals are fractions of 1. What is null or left out takes the default written here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from headstart.errors import DataError
+from headstart.text.visible import all_shown
+
+Interval = tuple[float, float]
+
+
+class Part(BaseModel):
+    """A part of the results. Keys that a later version adds are passed over."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
+
+    @model_validator(mode="before")
+    @classmethod
+    def null_is_absent(cls, data: Any) -> Any:
+        return {k: v for k, v in data.items() if v is not None} if isinstance(data, dict) else data
+
+
+class Summary(Part):
+    """One score over seeds."""
+
+    mean: float
+    sd: float | None = None
+    interval: Interval | None = None
+
+
+class Calibration(Part):
+    ece: float | None = None
+    brier: float | None = None
+
+
+class Cost(Part):
+    """What one seed of an arm cost."""
+
+    seconds: float | None = None
+    tokens: int | None = None
+    trained_parameters: int | None = None
+    memory_mb: float | None = None
+    trials: int | None = None  # on the validation rows, to choose `rate`
+
+
+class Arm(Summary):
+    """An arm at one label count."""
+
+    name: str
+    kind: str = ""
+    base: str = ""
+    labels: int
+    over: str = ""  # "seeds and rows" or "rows only"
+    seeds: int = 1
+    scores: list[float] = []  # of each seed
+    accuracy: Summary | None = None
+    macro_f1: Summary | None = None
+    calibration: Calibration = Calibration()
+    clean: Summary | None = None  # without the test rows that overlap with rows learned from
+    rate: float | None = None  # learning rate (tfidf: strength), where it was chosen
+    confusion: list[list[int]] = []  # summed over seeds; rows true, columns said
+    cost: Cost = Cost()
+
+
+class Difference(Part):
+    """The score of `a` minus that of `b`, on the same test rows."""
+
+    a: str
+    b: str
+    labels: int
+    difference: float
+    interval: Interval
+    p: float | None = None
+    level: float = 0.95
+    adjusted: bool = False  # one of the family that the verdict speaks of
+    clear: bool = False
+    over: str = ""
+
+
+class LabelsNeeded(Part):
+    """How many labels `arm` needs for the score that `reference` has with all of them; null: not reached."""
+
+    arm: str
+    reference: str
+    score: float
+    labels: float | None = None
+    interval: tuple[float | None, float | None] | None = None
+    saved: float | None = None
+
+
+class Curves(Part):
+    """What was measured while an arm learned: one list a seed."""
+
+    epoch: list[float] = []
+    train_loss: list[list[float | None]] = []
+    valid_loss: list[list[float | None]] = []
+    valid_accuracy: list[list[float | None]] = []
+
+
+class Mistake(Part):
+    row: int
+    text: str
+    label: str
+    prediction: str
+    probability: float
+    seeds: int = 1
+
+
+class Disagreement(Part):
+    row: int
+    text: str
+    label: str
+    said: dict[str, dict[str, int]]  # arm -> label -> seeds
+
+
+class Receipt(Part):
+    """What an arm took over from its base, in tensors."""
+
+    arm: str
+    base: str = ""
+    copied: int = 0
+    new: int = 0
+    frozen: int = 0
+    frozen_moved: int = 0
+    base_sha256_before: str = ""
+    base_sha256_after: str = ""
+
+
+class Pretraining(Part):
+    name: str
+    run: str = ""
+    objective: str = ""
+    parameters: int | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+    valid_loss: float | None = None
+
+
+class Failure(Part):
+    cell: str
+    exit: int | None = None
+    message: str = ""
+
+
+class File(Part):
+    file: str
+    bytes: int | None = None
+    sha256: str = ""
+
+
+class Data(Part):
+    name: str = ""
+    rows: dict[str, int] = {}
+    labels: dict[str, dict[str, int]] = {}  # part -> label -> rows
+    files: list[File] = []
+    split_sha256: str = ""
+    overlapping_test_rows: int | None = None
+
+    @property
+    def test_rows(self) -> int | None:
+        return self.rows.get("test")
+
+
+class Alike(Part):
+    within: dict[str, int] = {}
+    leaked: dict[str, int] = {}  # rows of a later part that are like one of an earlier part
+
+
+class Described(Part):
+    rows: int = 0
+    words: dict[str, float] = {}
+
+
+class Conflict(Part):
+    text: str
+    labels: dict[str, int] = {}
+
+
+class Conflicts(Part):
+    texts: int = 0
+    examples: list[Conflict] = []
+
+
+class Hygiene(Part):
+    """The report of `headstart data check`."""
+
+    splits: dict[str, Described] = {}
+    exact: Alike | None = None
+    contained: Alike | None = None
+    near: Alike | None = None
+    conflicts: Conflicts = Conflicts()
+    warnings: list[str] = []
+
+
+class StudyCost(Part):
+    seconds: float | None = None
+    cells: int | None = None
+    pretraining_seconds: float | None = None
+
+
+class Repeat(Part):
+    command: str = ""
+    settings: str = ""  # the text of study.toml
+    versions: dict[str, str] = {}
+    started: str = ""
+    platform: str = ""
+    threads: int | None = None
+
+
+class Results(Part):
+    title: str
+    verdict: str
+    notices: list[str] = []
+    score: str = "accuracy"  # the leading one: accuracy or macro_f1
+    data: Data = Data()
+    seeds: int = 1
+    arms: list[Arm] = Field(min_length=1)
+    label_names: list[str] = []
+    differences: list[Difference] = []
+    labels_needed: list[LabelsNeeded] = []
+    curves: dict[str, Curves] = {}
+    mistakes: dict[str, list[Mistake]] = {}
+    disagreements: list[Disagreement] = []
+    receipts: list[Receipt] = []
+    pretraining: list[Pretraining] = []
+    failures: list[Failure] = []
+    hygiene: Hygiene = Hygiene()
+    cost: StudyCost = StudyCost()
+    repeat: Repeat = Repeat()
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """The results in a file that the runner of a study wrote."""
+        if not file.is_file():
+            raise DataError(
+                f"{file.parent}: there is no {file.name} here. Is this the folder of a study?", "STUDY_MISSING"
+            )
+        try:
+            return cls.of(json.loads(file.read_text("utf-8")))
+        except (ValueError, DataError) as error:
+            raise DataError(f"{file}: damaged ({error}). Run the study again; cells that are finished are kept.", "STUDY_DAMAGED") from None  # fmt: skip
+
+    @classmethod
+    def of(cls, results: Mapping[str, Any]) -> Self:
+        """Results from plain data, with everything in them that a user wrote made fit to be shown."""
+        try:
+            return cls.model_validate(all_shown(results))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise DataError(f"{where}: {first['msg']}", "STUDY_DAMAGED") from None
+
+    @property
+    def label_counts(self) -> list[int]:
+        return sorted({arm.labels for arm in self.arms})
+
+    @property
+    def all_labels(self) -> int:
+        return self.label_counts[-1]
+
+    @property
+    def arm_names(self) -> list[str]:
+        return list(dict.fromkeys(arm.name for arm in self.arms))
+
+    @property
+    def score_name(self) -> str:
+        return {"macro_f1": "macro-F1"}.get(self.score, self.score)
+
+    def at(self, labels: int) -> list[Arm]:
+        return [arm for arm in self.arms if arm.labels == labels]
