@@ -22,6 +22,7 @@ MARKERS = ("o", "^", "s", "D", "v", "P", "X")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)))
 BASELINES: dict[str, Any] = {"majority": (0, (1, 1.8)), "tfidf": (0, (5, 2))}
 WIDTH = 7.2  # inches
+MOST_NUMBERED = 12  # labels; in a larger confusion table only the diagonal has numbers
 STYLE: Any = {
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 8, "axes.labelsize": 8,
     "axes.titlesize": 8.5, "axes.titleweight": "bold", "axes.titlelocation": "left", "xtick.labelsize": 7.5,
@@ -29,7 +30,7 @@ STYLE: Any = {
     "lines.markersize": 4.5, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK,
     "ytick.color": INK, "axes.facecolor": "none", "figure.facecolor": PAPER, "axes.linewidth": 0.6,
     "xtick.major.width": 0.6, "ytick.major.width": 0.6, "axes.spines.top": False, "axes.spines.right": False,
-    "svg.fonttype": "none", "svg.hashsalt": "headstart", "text.parse_math": False,
+    "figure.constrained_layout.w_pad": 0.09, "figure.constrained_layout.h_pad": 0.06, "svg.fonttype": "none", "svg.hashsalt": "headstart", "text.parse_math": False,
 }  # fmt: skip
 
 
@@ -102,7 +103,7 @@ def pictures(results: Results) -> Iterator[Picture]:
     if results.curves:
         yield epochs(results)
     for arm in results.at(results.all_labels):
-        if arm.confusion:
+        if arm.confusion and len(arm.confusion) == len(results.label_names):
             yield confusion(results, arm)
 
 
@@ -144,12 +145,12 @@ def labels_needed(results: Results) -> Picture:
     look, counts = looks(results), results.label_counts
     for name in results.arm_names:
         style, arms = look[name], sorted((a for a in results.arms if a.name == name), key=lambda a: a.labels)
-        x = [arm.labels for arm in arms]
-        axis.plot(x, [100 * a.mean for a in arms], **_line(style), label=brief(name))
+        points = [(a.labels, 100 * a.mean) for a in arms if a.mean is not None]
+        axis.plot([n for n, _ in points], [score for _, score in points], **_line(style), label=brief(name))
         banded = [(a.labels, *a.interval) for a in arms if a.interval]
         if style.color != INK and banded:
             n, low, high = zip(*banded, strict=True)
-            axis.fill_between(n, [100 * v for v in low], [100 * v for v in high], **_band(style))
+            axis.fill_between(n, [100 * v for v in low], [100 * v for v in high], **_band(style, len(look)))
     axis.set_xscale("log")
     axis.set_xticks(counts, [f"{n:,}" for n in counts])
     axis.set_xticks([], minor=True)
@@ -157,7 +158,7 @@ def labels_needed(results: Results) -> Picture:
     axis.grid(axis="y", color=INK, alpha=0.12, linewidth=0.6)
     _legend(figure, axis)
     alt = f"Test {results.score_name} against the number of labels, from {counts[0]:,} to {counts[-1]:,}: " + "; ".join(
-        f"{a.name} ends at {100 * a.mean:.1f} %" for a in results.at(results.all_labels)
+        f"{a.name} ends at {100 * a.mean:.1f} %" for a in results.at(results.all_labels) if a.mean is not None
     )
     return Picture("labels", alt + ".", figure)
 
@@ -172,7 +173,7 @@ def epochs(results: Results) -> Picture:
         for axis, rows, scale in ((left, curves.valid_accuracy, 100), (right, curves.valid_loss, 1)):
             x, mean, low, high = _over_seeds(curves, rows, scale)
             axis.plot(x, mean, **_line(style), markevery=max(1, len(x) // 10), label=brief(name))
-            axis.fill_between(x, low, high, **_band(style))
+            axis.fill_between(x, low, high, **_band(style, len(results.curves)))
         x, mean, _, _ = _over_seeds(curves, curves.train_loss, 1)
         right.plot(x, mean, color=style.color, linewidth=0.9, alpha=0.65)
     left.set(xlabel="epoch", ylabel="%", title="validation accuracy")
@@ -187,38 +188,35 @@ def epochs(results: Results) -> Picture:
 @_style()
 def confusion(results: Results, arm: Arm) -> Picture:
     """What an arm said for each true label, as shares of that label's rows."""
+    from matplotlib.colors import to_rgb
     from matplotlib.patches import Rectangle
 
-    names, side = [brief(name, 14) for name in results.label_names], len(arm.confusion)
-    cell = 0.6 if side <= 3 else 0.42 if side <= 6 else 0.33
+    side, names = len(arm.confusion), [brief(name, 18) for name in results.label_names]
+    cell = 0.6 if side <= 3 else 0.42 if side <= 6 else 0.33  # inches
     longest = max(map(len, names), default=0)
     figure, (axis,) = _axes(1, side * cell + 0.5 + 0.06 * longest, side * cell + 0.6 + 0.045 * longest)
     for y, row in enumerate(arm.confusion):
-        for x, count in enumerate(row):
-            share = count / max(1, sum(row))
+        for x, rows in enumerate(row):
+            share = rows / max(1, sum(row))
             edge = {"edgecolor": INK, "linewidth": 0.9} if x == y else {"linewidth": 0}
-            axis.add_patch(
-                Rectangle((x + 0.03, y + 0.03), 0.94, 0.94, facecolor=(*_rgb(COLORS[0]), 0.72 * share), **edge)
-            )
-            if share >= 0.005 or x == y:
-                axis.text(
-                    x + 0.5, y + 0.5, f"{100 * share:.0f}", ha="center", va="center", fontsize=9 if side <= 3 else 7
-                )
-    centres = [i + 0.5 for i in range(side)]
+            # Never so dark that ink could not be read on it, on a light page or a dark one.
+            shade = Rectangle((x + 0.03, y + 0.03), 0.94, 0.94, facecolor=(*to_rgb(COLORS[0]), 0.72 * share), **edge)
+            axis.add_patch(shade).set_in_layout(False)
+            if x == y or (share >= 0.005 and side <= MOST_NUMBERED):
+                size = 9 if side <= 3 else 7
+                text = axis.text(x + 0.5, y + 0.5, f"{100 * share:.0f}", ha="center", va="center", fontsize=size)
+                text.set_in_layout(False)
+    centres, upright = [i + 0.5 for i in range(side)], side <= 3 and longest <= 8
     axis.set_xticks(
-        centres,
-        names[:side],
-        rotation=0 if longest <= 8 and side <= 3 else 40,
-        ha="center" if longest <= 8 and side <= 3 else "right",
-        rotation_mode="anchor",
+        centres, names, rotation=0 if upright else 40, ha="center" if upright else "right", rotation_mode="anchor"
     )
-    axis.set_yticks(centres, names[:side])
+    axis.set_yticks(centres, names)
     axis.set(xlim=(0, side), ylim=(side, 0), xlabel="said", ylabel="true", title=brief(arm.name), aspect="equal")
     axis.spines[:].set_visible(False)
     axis.tick_params(length=0)
     told = "; ".join(
         f"of the rows that are {name}, {100 * row[i] / max(1, sum(row)):.0f} % were labelled so"
-        for i, (name, row) in enumerate(zip(names, arm.confusion, strict=False))
+        for i, (name, row) in enumerate(zip(names, arm.confusion, strict=True))
     )
     return Picture(f"confusion {arm.name}", f"Confusion of {arm.name}: {told}.", figure)
 
@@ -246,8 +244,8 @@ def _line(look: Look) -> dict[str, Any]:
     return {"color": look.color, "linestyle": look.dash, "marker": look.marker}
 
 
-def _band(look: Look) -> dict[str, Any]:
-    return {"color": look.color, "alpha": 0.14, "linewidth": 0}
+def _band(look: Look, bands: int) -> dict[str, Any]:
+    return {"color": look.color, "alpha": min(0.14, 0.6 / bands), "linewidth": 0}  # many bands, each one fainter
 
 
 def _legend(figure: Any, axis: Any) -> None:
@@ -268,9 +266,3 @@ def _over_seeds(
             points.append((epoch, sum(values) / len(values), min(values), max(values)))
     x, mean, low, high = ([point[i] for point in points] for i in range(4))
     return x, mean, low, high
-
-
-def _rgb(color: str) -> tuple[float, float, float]:
-    from matplotlib.colors import to_rgb
-
-    return to_rgb(color)

@@ -41,7 +41,8 @@ def write_report(folder: Path) -> Path:
         write_file(folder / "figures" / f"{file}.png", picture.png())
         drawn[picture.name] = inline(svg, file, picture.alt)
     write_file(folder / "table.csv", table_csv(results).encode())
-    page = _environment().get_template("page.html.j2").render(_facts(results), pictures=drawn)
+    confusions = [svg for name, svg in drawn.items() if name.startswith("confusion ")]
+    page = _environment().get_template("page.html.j2").render(_facts(results), pictures=drawn, confusions=confusions)
     write_file(folder / "report.html", page.encode())
     return folder / "report.html"
 
@@ -126,7 +127,7 @@ class Scale:
 
     @classmethod
     def over(cls, arms: list[Arm]) -> Scale:
-        values = [v for arm in arms for v in (arm.mean, *(arm.interval or ()), *arm.scores) if math.isfinite(v)]
+        values = [v for arm in arms if arm.mean is not None for v in (arm.mean, *(arm.interval or ()))]
         low, high = math.floor(20 * min(values, default=0)) / 20, math.ceil(20 * max(values, default=1)) / 20
         return cls(low, high if high > low else low + 0.05)
 
@@ -166,7 +167,7 @@ def percent(share: float | None) -> str:
     >>> percent(0.7512), percent(None)
     ('75.1', '–')
     """
-    return NOTHING if share is None or not math.isfinite(share) else f"{100 * share:.1f}".replace("-", "−")
+    return NOTHING if share is None else f"{100 * share:.1f}".replace("-", "−")
 
 
 def points(share: float) -> str:

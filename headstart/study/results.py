@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +17,7 @@ from headstart.errors import DataError
 from headstart.text.visible import all_shown
 
 Interval = tuple[float, float]
+Number = int | float  # a count, or the mean of counts
 
 
 class Part(BaseModel):
@@ -26,13 +28,15 @@ class Part(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def null_is_absent(cls, data: Any) -> Any:
-        return {k: v for k, v in data.items() if v is not None} if isinstance(data, dict) else data
+        if not isinstance(data, dict):
+            return data
+        return {k: v for k, v in data.items() if v is not None and not (isinstance(v, float) and not isfinite(v))}
 
 
 class Summary(Part):
-    """One score over seeds."""
+    """One score over seeds; without a mean no seed came to its end."""
 
-    mean: float
+    mean: float | None = None
     sd: float | None = None
     interval: Interval | None = None
 
@@ -46,10 +50,10 @@ class Cost(Part):
     """What one seed of an arm cost."""
 
     seconds: float | None = None
-    tokens: int | None = None
-    trained_parameters: int | None = None
-    memory_mb: float | None = None
-    trials: int | None = None  # on the validation rows, to choose `rate`
+    tokens: Number | None = None
+    trained_parameters: Number | None = None
+    memory_mb: Number | None = None
+    trials: Number | None = None  # on the validation rows, to choose `rate`
 
 
 class Arm(Summary):
@@ -67,7 +71,7 @@ class Arm(Summary):
     calibration: Calibration = Calibration()
     clean: Summary | None = None  # without the test rows that overlap with rows learned from
     rate: float | None = None  # learning rate (tfidf: strength), where it was chosen
-    confusion: list[list[int]] = []  # summed over seeds; rows true, columns said
+    confusion: list[list[Number]] = []  # summed over seeds; rows true, columns said
     cost: Cost = Cost()
 
 

@@ -61,7 +61,7 @@ def test_names_are_drawn_as_they_are_written(study: Study) -> None:
     results = Results.of(study(kinds=("scratch", "full"), counts=(100, 200), seeds=2, names=names))
     *_, last = pictures(results)
     texts = [e.text for e in ElementTree.fromstring(last.svg()).iter() if e.tag.endswith("text")]
-    assert {"$x^2$", "<b>&amp;", "أخبار", "a very long n…", "two lines", "日本"} <= set(texts)
+    assert {"$x^2$", "<b>&amp;", "أخبار", "a very long name…", "two lines", "日本"} <= set(texts)
     assert last.png().startswith(b"\x89PNG")
 
 

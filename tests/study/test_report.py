@@ -40,7 +40,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
-        if tag not in ("meta", "br"):
+        if tag not in ("meta", "br", "wbr"):
             self.path.append(tag)
         if tag in ("h1", "h2", "h3"):
             self.headings.append((tag, ""))
@@ -206,6 +206,13 @@ def test_empty_and_null_parts_are_absent_parts(tmp_path: Path, study: Study) -> 
     for part in ("score", "seeds"):
         emptied.pop(part)
     assert write(tmp_path, {**least, **emptied}) == write(tmp_path, least) == write(tmp_path, {**least, **nulled})
+
+
+def test_an_arm_that_never_finished_is_a_row_of_dashes(tmp_path: Path, study: Study) -> None:
+    results = only(study, counts=(300, 2000))
+    results["arms"][-1] |= {"mean": None, "sd": float("nan")}
+    text = " ".join(Page(write(tmp_path, results)).text.split())
+    assert "full 2,000 – – – 1 –" in text
 
 
 def test_fewer_labels_bring_the_curve_and_folded_tables(tmp_path: Path, study: Study) -> None:
