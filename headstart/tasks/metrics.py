@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 
@@ -33,15 +34,43 @@ def class_scores(target: Sequence[int], predicted: Sequence[int], classes: int) 
     """Accuracy with its interval and macro-F1 over the classes that occur."""
     counts = np.array(confusion(target, predicted, classes))
     right, rows = int(np.trace(counts)), int(counts.sum())
-    actual, said = counts.sum(1), counts.sum(0)
-    present = (actual + said) > 0
-    f1 = 2 * np.diag(counts)[present] / (actual + said)[present]
     return {
         "accuracy": right / rows,
         "interval": list(accuracy_interval(right, rows)),
-        "macro_f1": float(f1.mean()),
+        "macro_f1": float(macro_f1(counts)),
         "rows": rows,
     }
+
+
+def macro_f1(counts: NDArray[Any]) -> Any:
+    """The mean F1 of the classes that occur, from a confusion table; smooth in its counts, which may be complex."""
+    either = counts.sum(0) + counts.sum(1)
+    present = either != 0
+    return (2 * np.diag(counts)[present] / either[present]).mean()
+
+
+def brier(probabilities: NDArray[np.float64], target: Sequence[int]) -> float:
+    """Mean squared distance of the probabilities (N, C) from the truth; halved for two classes, as is the custom.
+
+    >>> brier(np.array([[0.8, 0.2], [0.4, 0.6]]), [0, 1])
+    0.1
+    """
+    truth = np.eye(probabilities.shape[1])[np.asarray(target)]
+    distance = float(((probabilities - truth) ** 2).sum(1).mean())
+    return distance / 2 if probabilities.shape[1] == 2 else distance
+
+
+def calibration_error(probabilities: NDArray[np.float64], target: Sequence[int], bins: int = 15) -> float:
+    """Expected calibration error: how far confidence is from accuracy, over equal bins of the top probability.
+
+    >>> calibration_error(np.array([[0.9, 0.1], [0.9, 0.1]]), [0, 1])
+    0.4
+    """
+    confidence = probabilities.max(1)
+    right = probabilities.argmax(1) == np.asarray(target)
+    place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)  # bins hold their upper edge
+    gaps = np.bincount(place, weights=right - confidence, minlength=bins)
+    return float(np.abs(gaps).sum() / len(confidence))
 
 
 def language_scores(nats: float, tokens: float, text_bytes: int | None) -> dict[str, float | None]:

@@ -6,9 +6,17 @@ import math
 
 import numpy as np
 import pytest
-from sklearn.metrics import accuracy_score, confusion_matrix, f1_score
+from sklearn.metrics import accuracy_score, brier_score_loss, confusion_matrix, f1_score
 
-from headstart.tasks.metrics import accuracy_interval, class_scores, confusion, language_scores, prefix_entropy
+from headstart.tasks.metrics import (
+    accuracy_interval,
+    brier,
+    calibration_error,
+    class_scores,
+    confusion,
+    language_scores,
+    prefix_entropy,
+)
 
 
 @pytest.mark.parametrize("classes", [2, 5])
@@ -27,6 +35,30 @@ def test_the_interval_of_a_proportion_is_wilsons_formula() -> None:
     centre, reach = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     expected = ((centre - reach) / (1 + z * z / n), (centre + reach) / (1 + z * z / n))
     assert accuracy_interval(right, n) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_brier_is_that_of_scikit_learn(classes: int) -> None:
+    rng = np.random.default_rng(classes)
+    target = rng.integers(classes, size=200).tolist()
+    probabilities = rng.dirichlet(np.ones(classes), 200)
+    given = probabilities[:, 1] if classes == 2 else probabilities
+    assert brier(probabilities, target) == pytest.approx(brier_score_loss(target, given, labels=range(classes)))
+
+
+def test_calibration_error_is_the_gap_between_confidence_and_accuracy() -> None:
+    rng = np.random.default_rng(0)
+    sure = rng.uniform(0.5, 1, 20_000)
+    probabilities = np.stack([sure, 1 - sure], 1)
+    honest, boastful = rng.random(20_000) > sure, rng.random(20_000) > sure - 0.1  # 1 where class 0 is wrong
+    assert calibration_error(probabilities, honest.astype(int).tolist()) < 0.02
+    assert calibration_error(probabilities, boastful.astype(int).tolist()) == pytest.approx(0.1, abs=0.01)
+    # Gaps of opposite sign in two bins do not cancel; in one bin they do.
+    one, other = [[0.9, 0.1]] * 10, [[0.6, 0.4]] * 10
+    wrong = [0] * 8 + [1] * 2 + [0] * 7 + [1] * 3
+    assert calibration_error(np.array(one + other), wrong) == pytest.approx(0.1)
+    assert calibration_error(np.array(one + other), wrong, bins=1) == pytest.approx(0)
+    assert calibration_error(np.array([[1.0, 0.0]] * 4), [0] * 4) == 0
 
 
 def test_entropy_given_the_prefix_is_counted() -> None:
