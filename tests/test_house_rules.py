@@ -42,7 +42,8 @@ def test_imports_point_down(file: Path) -> None:
 @pytest.mark.parametrize(
     "module",
     ["headstart", "headstart.cli", "headstart.config", "headstart.train.run", "headstart.study.compare",
-     "headstart.study.report", "headstart.study.results", "headstart.study.figures", "headstart.study.plots", "headstart.study.baselines"],
+     "headstart.study.statistics", "headstart.study.report", "headstart.study.results", "headstart.study.figures",
+     "headstart.study.plots", "headstart.study.baselines"],
 )  # fmt: skip
 def test_light_modules_load_no_torch(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"

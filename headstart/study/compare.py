@@ -1,14 +1,13 @@
-"""Statistics of a comparison, from which test rows each arm got right. No torch."""
+"""The comparison of the demo, in percentage points. No torch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import t
+from headstart.study.statistics import Scores as Right
+from headstart.study.statistics import difference as estimate
 
-Right = NDArray[np.float64]  # (seeds, rows): 1 where the prediction is right
+__all__ = ["Difference", "Right", "paired_difference", "verdict"]
 
 
 @dataclass(frozen=True)
@@ -16,7 +15,7 @@ class Difference:
     points: float  # a minus b, in percentage points
     low: float
     high: float
-    seeds: int  # the fewer of the two arms'
+    seeds: int
 
     @property
     def clear(self) -> bool:
@@ -24,19 +23,9 @@ class Difference:
 
 
 def paired_difference(a: Right, b: Right, level: float = 0.95) -> Difference:
-    """Accuracy of `a` minus that of `b` on the same test rows, averaged over seeds.
-
-    The interval is over rows only: it says how much other test rows would change the answer, for these seeds. With
-    a handful of seeds no honest interval over seeds can be had. Half a row of each outcome is added (Agresti and Min,
-    2005), without which a few rows that differ would look like certainty.
-    """
-    per_row = a.mean(0) - b.mean(0)  # (rows,): pairing takes out what makes a row easy or hard for both
-    rows = len(per_row) + 2
-    centre = per_row.sum() / rows
-    spread = ((per_row**2).sum() + 1) / rows - centre**2
-    reach = t.ppf((1 + level) / 2, max(1, len(per_row) - 1)) * np.sqrt(spread / rows)
-    low, high = max(-1.0, centre - reach), min(1.0, centre + reach)
-    return Difference(100 * float(per_row.mean()), 100 * float(low), 100 * float(high), min(len(a), len(b)))
+    """Accuracy of `a` minus that of `b` on the same test rows, averaged over seeds."""
+    found = estimate(a, b, level)
+    return Difference(100 * found.value, 100 * found.low, 100 * found.high, found.seeds)
 
 
 def verdict(difference: Difference, better: str, worse: str) -> str:
