@@ -44,6 +44,9 @@ Seed = Annotated[int | None, Option("--seed", help="Everything random follows fr
 Device = Annotated[str | None, Option("--device", help="cpu, cuda, mps.")]
 Threads = Annotated[int | None, Option("--threads", help="CPU threads.")]
 Resume = Annotated[bool, Option("--resume", help="Go on with the run in --out.")]
+DryRun = Annotated[
+    bool, Option("--dry-run", help="Only say what the run would cost, after a few updates; nothing is written.")
+]
 Set = Annotated[list[str] | None, Option("--set", help="Any setting of config.toml: train.lr=0.001.")]
 Encoding = Annotated[str | None, Option("--encoding", help="Of the text files; utf-8 unless given.")]
 TextColumn = Annotated[str | None, Option("--text-column", help="Column that holds the text.")]

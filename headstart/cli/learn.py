@@ -13,6 +13,7 @@ from headstart.cli.app import (
     Context,
     Debug,
     Device,
+    DryRun,
     Encoding,
     Json,
     LabelColumn,
@@ -31,7 +32,7 @@ from headstart.cli.app import (
     job_config,
     training_settings,
 )
-from headstart.cli.terminal import Bar, accuracy_line, guarded, show, show_json
+from headstart.cli.terminal import Bar, accuracy_line, guarded, show, show_json, show_table
 
 
 @app.command()
@@ -58,6 +59,7 @@ def pretrain(
     threads: Threads = None,
     settings: Set = None,
     resume: Resume = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -83,6 +85,9 @@ def pretrain(
     config = job_config(
         PretrainConfig, given, settings, out, resume, needs={"data.paths": "a CORPUS: files or folders of text"}
     )
+    if dry_run:
+        _show_estimate(config, resume, as_json)
+        return
     from headstart.train.pretrain import pretrain as job
 
     result = job(config, out, resume, Bar(quiet))
@@ -134,6 +139,7 @@ def finetune(
     threads: Threads = None,
     settings: Set = None,
     resume: Resume = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -181,6 +187,9 @@ def finetune(
         resume,
         needs={"data.train": "DATA", "base": "--base (a run of headstart pretrain, or gpt with --init scratch)"},
     )
+    if dry_run:
+        _show_estimate(config, resume, as_json)
+        return
     from headstart.train.finetune import finetune as job
 
     result = job(config, out, resume, Bar(quiet))
@@ -208,3 +217,46 @@ def finetune(
         rows = result["test"]["rows"]
         show(f"! {result['overlapping_test_rows']} of the {rows} test rows also stand among the rows learned from")
     show(f"learning curves: {Path(out) / 'curves.png'}")
+
+
+def _show_estimate(config: Any, resume: bool, as_json: bool) -> None:
+    from headstart.errors import UserError
+
+    if resume:
+        raise UserError("--dry-run estimates a whole run. Leave out --resume.")
+    from headstart.train.estimate import estimate
+
+    cost = estimate(config)
+    if as_json:
+        show_json(cost)
+        return
+    frozen = cost["parameters"] - cost["trained_parameters"]
+    based = f"from {cost['timed_updates']} updates timed here with {cost['threads']} threads"
+    rows = [
+        ["parameters", f"{cost['parameters']:,}" + (f", {frozen:,} of them frozen" if frozen else "")],
+        ["training text", f"{cost['training_tokens']:,} tokens in {cost['texts']:,} texts; vocabulary {cost['vocabulary']:,}"],
+        ["steps", f"{cost['steps']:,}: {cost['tokens']:,} tokens, {cost['epochs']:g} times through the text"],
+        ["time", f"{_duration(cost['seconds'])}, and {_duration(cost['preparing_seconds'])} to prepare; {based}"],
+        ["", f"{1000 * cost['update_seconds']:.0f} ms an update, {_duration(cost['evaluation_seconds'])} for each of {cost['evaluations']} evaluations"],
+        ["memory", f"{_size(cost['memory_bytes'])} at its peak"],
+        ["disk", f"{_size(cost['disk_bytes'])} while it runs, {_size(cost['disk_bytes_after'])} afterwards"],
+    ]  # fmt: skip
+    show_table(["", "about"], rows)
+
+
+def _duration(seconds: float) -> str:
+    """
+    >>> [_duration(s) for s in (0.04, 42, 300, 9000)]
+    ['0.0 s', '42 s', '5 min', '2.5 h']
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _size(count: int) -> str:
+    """
+    >>> [_size(b) for b in (300, 5_400_000, 3_210_000_000)]
+    ['0.0 MB', '5.4 MB', '3.2 GB']
+    """
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"

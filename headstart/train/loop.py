@@ -110,7 +110,7 @@ def train(
                 )
             if now.step and now.step % cfg.checkpoint_every == 0:
                 save()
-            record = _update(model, task, batches, optimizer, free, cfg, now)
+            record = update(model, task, batches, optimizer, free, cfg, now)
             if now.step % cfg.log_every == 0 or now.step == 1:
                 run.log({"step": now.step, "split": "train", **record, "wall": _wall(began, now)})
                 events.add("train", record, now.step)
@@ -122,7 +122,7 @@ def train(
     return now
 
 
-def _update(
+def update(
     model: Model,
     task: Task,
     batches: Batches,

@@ -1,0 +1,125 @@
+"""What a run would cost, said before it starts. A few updates are really made; nothing is written."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from headstart.config import FinetuneConfig, PretrainConfig, TrainConfig
+from headstart.models.heads import Model
+from headstart.text.batch import Batch, Batches
+from headstart.train import finetune, pretrain
+from headstart.train.checkpoint import KEPT, weights
+from headstart.train.finetune import Finetuning
+from headstart.train.loop import Progress, Task, prepare_device, update
+from headstart.train.optim import build_optimizer
+from headstart.train.pretrain import Pretraining, sample
+
+TIMED = 1.0  # seconds of updates, but LEAST of them at least: one of a large model takes longer
+LEAST, MOST = 3, 50
+LOOKED_AT = 100  # batches among which the longest is looked for: it decides the memory
+SPREAD = 0.618034  # multiples of the golden ratio fall evenly, however many are taken
+LOGGED = 330  # bytes of a measurement, in log.jsonl and for TensorBoard
+
+
+def estimate(cfg: PretrainConfig | FinetuneConfig) -> dict[str, Any]:
+    """Parameters, tokens, updates, seconds, memory and disk of a run with these settings, on this machine."""
+    threads = prepare_device(cfg.train)
+    began = time.perf_counter()
+    job = pretrain.prepare(cfg) if isinstance(cfg, PretrainConfig) else finetune.prepare(cfg)
+    preparing = time.perf_counter() - began
+    train, model = job.cfg.train, job.model
+    first, update_seconds, tokens, timed = _timed_updates(model, job.task, job.batches, train)
+    evaluations = len({*range(0, train.steps, train.eval_every), train.steps})
+    evaluating = _timed_evaluation(model, job.task, job.measured, train.device) if job.measured else 0.0
+    evaluating += _timed_samples(job) if isinstance(job, Pretraining) else 0.0
+    training = first + (train.steps - 1) * update_seconds + evaluations * evaluating
+    return {
+        "job": job.cfg.job,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "trained_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+        "vocabulary": job.tokenizer.size,
+        "texts": len(job.text.rows),
+        "training_tokens": len(job.text.rows.ids),
+        "steps": train.steps,
+        "epochs": round(train.steps * train.accumulate / job.batches.per_epoch, 2),
+        "tokens": round(tokens * train.steps),
+        "evaluations": evaluations,
+        "seconds": round(training, 3),  # as in result.json: from the first update to the last evaluation
+        "preparing_seconds": round(preparing, 3),
+        "update_seconds": round(update_seconds, 6),
+        "evaluation_seconds": round(evaluating, 6),
+        "timed_updates": timed,
+        "threads": threads,
+        **_memory(model),
+        **_disk(job, evaluations),
+    }
+
+
+def _timed_updates(model: Model, task: Task, batches: Batches, cfg: TrainConfig) -> tuple[float, float, float, int]:
+    """Seconds of the first update, seconds and tokens of a later one, and how many were made to know."""
+    optimizer, free, now = build_optimizer(model, cfg), [p for p in model.parameters() if p.requires_grad], Progress()
+    most = max(1, min(cfg.steps, batches.per_epoch // cfg.accumulate))
+    spread = [int(i * SPREAD % 1 * most) for i in range(LOOKED_AT)]
+    longest = max(spread[:most], key=lambda step: batches(step * cfg.accumulate).tokens)
+
+    def timed(step: int) -> float:
+        now.step = step
+        began = time.perf_counter()
+        update(model, task, batches, optimizer, free, cfg, now)
+        return time.perf_counter() - began
+
+    first, now.tokens = timed(longest), 0
+    seconds: list[float] = []
+    while len(seconds) < LEAST or (sum(seconds) < TIMED and len(seconds) < MOST):
+        seconds.append(timed(spread[len(seconds)]))
+    return first, sum(seconds) / len(seconds), now.tokens / len(seconds), len(seconds)
+
+
+def _timed_evaluation(model: Model, task: Task, valid: Callable[[], Iterable[Batch]], device: str) -> float:
+    """Seconds of one evaluation, from a few of its batches: short, middling and long ones."""
+    count = sum(1 for _ in valid())
+    some = [batch for i, batch in enumerate(valid()) if i % max(1, count // LEAST) == 0]
+    began = time.perf_counter()
+    task.evaluate(model.eval(), (batch.to(device) for batch in some))
+    return (time.perf_counter() - began) * count / len(some)
+
+
+def _timed_samples(job: Pretraining) -> float:
+    began = time.perf_counter()
+    for prompt in job.cfg.samples if job.cfg.objective == "causal" else ():
+        sample(job.model, job.tokenizer, prompt, job.cfg)
+    return time.perf_counter() - began
+
+
+def _memory(model: Model) -> dict[str, int]:
+    """The most that the process has needed so far, which has made real updates, and what is to come on top."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    statm = Path("/proc/self/statm")
+    now = int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else peak
+    best = _bytes(model)
+    return {"memory_bytes": max(peak + best, now + best + _checkpoint_bytes(model))}
+
+
+def _disk(job: Pretraining | Finetuning, evaluations: int) -> dict[str, int]:
+    """Bytes in the run directory while the run lasts (old checkpoints, and one being written) and afterwards."""
+    cfg, checkpoint = job.cfg.train, _checkpoint_bytes(job.model)
+    logged = LOGGED * (cfg.steps // cfg.log_every + evaluations)
+    kept = _bytes(job.model) + len(job.tokenizer.to_json().encode()) + logged
+    after = kept + (KEPT * checkpoint if cfg.keep_checkpoints else 0)
+    return {"disk_bytes": kept + (KEPT + 1) * checkpoint, "disk_bytes_after": after}
+
+
+def _bytes(model: Model) -> int:
+    return sum(t.numel() * t.element_size() for t in weights(model).values())
+
+
+def _checkpoint_bytes(model: Model) -> int:
+    """Weights, the best weights, and AdamW's two averages of every weight that learns."""
+    learning = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+    return 2 * _bytes(model) + 2 * learning

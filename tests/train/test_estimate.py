@@ -1,0 +1,105 @@
+"""A dry run: what it says is what the run does, and it writes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from headstart.cli import app
+from headstart.config import FinetuneConfig, PretrainConfig, parse
+from headstart.train.estimate import estimate
+from headstart.train.finetune import finetune
+from headstart.train.pretrain import pretrain
+
+SHAPE = {"size": "nano", "context": 16}
+TRAIN = {"batch_size": 8, "threads": 1, "eval_every": 4, "tensorboard": False}
+
+
+@pytest.fixture(autouse=True)
+def three_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headstart.train.estimate.TIMED", 0.0)
+
+
+@pytest.fixture
+def language(sentences: Path) -> PretrainConfig:
+    data = {"paths": [str(sentences)], "unit": "line"}
+    return parse(PretrainConfig, {"data": data, "model": SHAPE, "train": {**TRAIN, "steps": 10}})
+
+
+@pytest.fixture
+def classes(reviews: Path, language: PretrainConfig, tmp_path: Path) -> FinetuneConfig:
+    pretrain(language, tmp_path / "base")
+    settings = {"base": str(tmp_path / "base"), "scope": "last:1", "epochs": 2, "data": {"train": str(reviews)}}
+    return parse(FinetuneConfig, {**settings, "train": TRAIN})
+
+
+def check(cfg: Any, job: Callable[..., dict[str, Any]], out: Path) -> None:
+    before = sorted(out.parent.rglob("*"))
+    cost = estimate(cfg)
+    assert sorted(out.parent.rglob("*")) == before
+    result = job(cfg, out)
+    assert cost["parameters"] == result["parameters"]
+    assert cost["trained_parameters"] == result.get("trained_parameters", result["parameters"])
+    assert cost["steps"] == result["steps"]
+    log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    assert cost["evaluations"] == sum(record["split"] == "valid" for record in log)
+    facts = json.loads((out / "data.json").read_text())
+    assert cost["texts"] == facts["rows"]["train"]
+    assert (
+        cost["seconds"]
+        > (cost["steps"] - 1) * cost["update_seconds"] + cost["evaluations"] * cost["evaluation_seconds"]
+    )
+    assert cost["evaluation_seconds"] > 0
+    weights = (out / "model" / "model.safetensors").stat().st_size
+    assert cost["memory_bytes"] > 1e8 > cost["disk_bytes"] > 6 * weights
+
+
+def test_a_dry_run_of_pretraining_foresees_the_run(language: PretrainConfig, tmp_path: Path) -> None:
+    check(language, pretrain, tmp_path / "run")
+
+
+def test_a_dry_run_of_fine_tuning_foresees_the_run(classes: FinetuneConfig, tmp_path: Path) -> None:
+    check(classes, finetune, tmp_path / "run")
+
+
+def test_the_disk_foreseen_is_the_disk_used(language: PretrainConfig, tmp_path: Path) -> None:
+    cfg = language.model_copy(update={"train": language.train.model_copy(update={"keep_checkpoints": True})})
+    pretrain(cfg, tmp_path / "run")
+    used = sum(path.stat().st_size for path in (tmp_path / "run").rglob("*") if path.is_file())
+    assert estimate(cfg)["disk_bytes_after"] == pytest.approx(used, rel=0.3)
+
+
+def test_a_batch_of_several_passes_and_no_validation_text(language: PretrainConfig) -> None:
+    train = language.train.model_copy(update={"accumulate": 3})
+    data = language.data.model_copy(update={"valid_fraction": 0.0})
+    once, thrice = estimate(language), estimate(language.model_copy(update={"train": train, "data": data}))
+    assert thrice["tokens"] / once["tokens"] == pytest.approx(3, rel=0.3)
+    assert thrice["epochs"] / once["epochs"] == pytest.approx(3, rel=0.3)
+
+
+def test_the_verb_shows_it_and_writes_nothing(sentences: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "pretrain",
+        str(sentences),
+        "--size",
+        "nano",
+        "--context",
+        "16",
+        "--steps",
+        "7",
+        "--threads",
+        "1",
+        "--dry-run",
+    ]
+    shown, as_json = CliRunner().invoke(app, words), CliRunner().invoke(app, [*words, "--json"])
+    assert shown.exit_code == 0, shown.output
+    for name in ("parameters", "training text", "steps", "time", "memory", "disk"):
+        assert f"\n{name} " in shown.stdout
+    assert json.loads(as_json.stdout)["steps"] == 7
+    assert [path.name for path in tmp_path.iterdir()] == [sentences.name]
