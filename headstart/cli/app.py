@@ -11,10 +11,12 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+from headstart.cli.usage import Verbs
+
 app = typer.Typer(
+    cls=Verbs,
     help="Tell whether pretraining helps on your text, and hand you the model.",
-    no_args_is_help=True,
-    add_completion=False,
+    rich_markup_mode=None,  # plain help: rich's takes as long to load as all the rest
     pretty_exceptions_enable=False,
 )
 

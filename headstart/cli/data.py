@@ -11,8 +11,9 @@ from typer import Argument, Option
 
 from headstart.cli.app import Context, Debug, Encoding, Json, LabelColumn, TextColumn, Tokenizer, app
 from headstart.cli.terminal import guarded, show, show_json, show_table
+from headstart.cli.usage import Verbs
 
-data = typer.Typer(help="Check your own data; list and fetch public data sets.", no_args_is_help=True)
+data = typer.Typer(cls=Verbs, help="Check your own data; list and fetch public data sets.", rich_markup_mode=None)
 app.add_typer(data, name="data")
 
 KNOWN_PARTS = {"train": r"train", "valid": r"valid|dev|val(?![a-z])", "test": r"test"}

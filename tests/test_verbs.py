@@ -1,0 +1,70 @@
+"""The command line as such: light help, completion, usage."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from headstart.cli import app
+
+ROOT = typer.main.get_command(app)
+HEAVY = (
+    "torch",
+    "numpy",
+    "pydantic",
+    "rich",
+    "tokenizers",
+    "matplotlib",
+    "sklearn",
+    "safetensors",
+    "pyarrow",
+    "asyncio",
+)
+
+
+def verbs(group: typer.core.TyperGroup = ROOT, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:  # type: ignore[assignment]
+    """Every verb by its words: ("pretrain",), ("data", "check")."""
+    for name, command in group.commands.items():
+        yield from verbs(command, (*path, name)) if hasattr(command, "commands") else [(*path, name)]
+
+
+def test_help_of_any_verb_loads_nothing_heavy() -> None:
+    code = f"""
+import contextlib, io, sys
+from headstart.cli import app
+for words in {[*verbs(), ()]}:
+    with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):
+        app([*words, "--help"])
+    assert "Usage: headstart " + " ".join(words) in shown.getvalue()
+sys.exit(" ".join(set(sys.modules) & set({HEAVY})) or None)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("words", [[], ["data"]])
+def test_no_verb_at_all_shows_the_help(words: list[str]) -> None:
+    done = CliRunner().invoke(app, words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"Usage: {' '.join(['headstart', *words])} [OPTIONS] COMMAND")
+
+
+def complete(line: str) -> list[str]:
+    """What bash offers when TAB is pressed at the end of `line`."""
+    words = line.split(" ")
+    env = {**os.environ, "_HEADSTART_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    done = subprocess.run([sys.executable, "-m", "headstart"], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_completion_knows_verbs_and_flags() -> None:
+    assert complete("headstart ") == list(ROOT.commands)  # type: ignore[attr-defined]
+    assert complete("headstart data ch") == ["check"]
+    assert complete("headstart pretrain --th") == ["--threads"]
