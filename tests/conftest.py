@@ -13,8 +13,12 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import settings
 
 from headstart.config import TransformerConfig
+
+settings.register_profile("headstart", deadline=None)  # a busy machine is no fault of the code
+settings.load_profile("headstart")
 
 SENTENCES = [
     f"{who} {verb} {article} {animal}."
