@@ -69,7 +69,7 @@ class LanguageText:
         if not self.causal and tokenizer.mask is None:
             raise ConfigError("This tokenizer has no mask token, so the objective 'masked' cannot use it.")
 
-    def batches(self) -> Batches:
+    def batches(self) -> Batches[Batch]:
         """Training batches, for ever."""
         cfg, have = self.cfg.train, len(self.rows.ids)
         if not self.packed:
@@ -111,7 +111,7 @@ class LanguageText:
             return next_token(rows, self.tokenizer.pad)
         return hidden_tokens(rows, self.tokenizer, self.cfg.mask_rate, rng)
 
-    def _picker(self, rows: TokenRows) -> Collate:
+    def _picker(self, rows: TokenRows) -> Collate[Batch]:
         return lambda part, rng: self._collate([rows[int(i)] for i in part], rng)
 
     def _teachable(self, rows: TokenRows) -> TokenRows:

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +25,19 @@ BUCKET = 50  # batches whose rows are sorted by length together
 Ids = NDArray[np.int32]
 Numbers = NDArray[np.int64]  # of rows, or places in a stream
 Rng = np.random.Generator
+
+
+class AnyBatch(Protocol):
+    """What the training loop needs to know of a batch."""
+
+    @property
+    def tokens(self) -> int: ...
+
+    def to(self, device: str) -> Self: ...
+
+
+B = TypeVar("B", bound=AnyBatch)
+B_co = TypeVar("B_co", bound=AnyBatch, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -102,10 +116,10 @@ def windows(rows: TokenRows, size: int, overlap: int) -> TokenRows:
     return TokenRows.of(block for i in range(len(rows)) for block in blocks(rows[i], size, overlap))
 
 
-Collate = Callable[[Numbers, Rng], Batch]  # row numbers -> batch
+Collate = Callable[[Numbers, Rng], B]  # row numbers -> batch
 
 
-class Batches(ABC):
+class Batches(ABC, Generic[B_co]):
     """Training batches by number, for ever; every `per_epoch` of them see each row once."""
 
     per_epoch: int
@@ -114,7 +128,7 @@ class Batches(ABC):
         self.seed = seed
         self._epoch = lru_cache(maxsize=1)(lambda epoch: self.plan(np.random.default_rng([self.seed, 1, epoch])))
 
-    def __call__(self, index: int) -> Batch:
+    def __call__(self, index: int) -> B_co:
         epoch, i = divmod(index, self.per_epoch)
         return self.collate(self._epoch(epoch)[i], np.random.default_rng([self.seed, 2, index]))
 
@@ -123,13 +137,13 @@ class Batches(ABC):
         """What each batch of an epoch is made of."""
 
     @abstractmethod
-    def collate(self, part: Numbers, rng: Rng) -> Batch: ...
+    def collate(self, part: Numbers, rng: Rng) -> B_co: ...
 
 
-class RowBatches(Batches):
+class RowBatches(Batches[B]):
     """Rows of similar length padded together; rows and batches in a new order every epoch."""
 
-    def __init__(self, lengths: Numbers, batch_size: int, collate: Collate, seed: int) -> None:
+    def __init__(self, lengths: Numbers, batch_size: int, collate: Collate[B], seed: int) -> None:
         super().__init__(seed)
         self.lengths, self.batch_size, self._collate = lengths, batch_size, collate
         self.per_epoch = -(-len(lengths) // batch_size)
@@ -137,11 +151,11 @@ class RowBatches(Batches):
     def plan(self, rng: Rng) -> Sequence[Numbers]:
         return bucketed(self.lengths, self.batch_size, rng)
 
-    def collate(self, part: Numbers, rng: Rng) -> Batch:
+    def collate(self, part: Numbers, rng: Rng) -> B:
         return self._collate(part, rng)
 
 
-class PackedBatches(Batches):
+class PackedBatches(Batches[Batch]):
     """Blocks of one long stream, cut at a new place every epoch."""
 
     def __init__(
@@ -187,7 +201,7 @@ def by_length(lengths: Numbers, batch_size: int) -> list[Numbers]:
     return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
 
 
-def in_order(lengths: Numbers, batch_size: int, collate: Collate) -> Iterator[Batch]:
+def in_order(lengths: Numbers, batch_size: int, collate: Collate[B]) -> Iterator[B]:
     """Every row once; the same batches, and the same hidden tokens, at every call."""
     for i, part in enumerate(by_length(lengths, batch_size)):
         yield collate(part, np.random.default_rng([0, 3, i]))

@@ -12,7 +12,7 @@ from typing import Any
 
 from headstart.config import FinetuneConfig, PretrainConfig, TrainConfig
 from headstart.models.heads import Model
-from headstart.text.batch import Batch, Batches
+from headstart.text.batch import Batches
 from headstart.train import finetune, pretrain
 from headstart.train.checkpoint import KEPT, weights
 from headstart.train.finetune import Finetuning
@@ -61,7 +61,9 @@ def estimate(cfg: PretrainConfig | FinetuneConfig) -> dict[str, Any]:
     }
 
 
-def _timed_updates(model: Model, task: Task, batches: Batches, cfg: TrainConfig) -> tuple[float, float, float, int]:
+def _timed_updates(
+    model: Model, task: Task[Any], batches: Batches[Any], cfg: TrainConfig
+) -> tuple[float, float, float, int]:
     """Seconds of the first update, seconds and tokens of a later one, and how many were made to know."""
     optimizer, free, now = build_optimizer(model, cfg), [p for p in model.parameters() if p.requires_grad], Progress()
     most = max(1, min(cfg.steps, batches.per_epoch // cfg.accumulate))
@@ -81,7 +83,7 @@ def _timed_updates(model: Model, task: Task, batches: Batches, cfg: TrainConfig)
     return first, sum(seconds) / len(seconds), now.tokens / len(seconds), len(seconds)
 
 
-def _timed_evaluation(model: Model, task: Task, valid: Callable[[], Iterable[Batch]], device: str) -> float:
+def _timed_evaluation(model: Model, task: Task[Any], valid: Callable[[], Iterable[Any]], device: str) -> float:
     """Seconds of one evaluation, from a few of its batches: short, middling and long ones."""
     count = sum(1 for _ in valid())
     some = [batch for i, batch in enumerate(valid()) if i % max(1, count // LEAST) == 0]

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -18,17 +18,19 @@ from torch import Tensor, nn
 from headstart.config import TrainConfig
 from headstart.errors import ConfigError, DivergedError, Stopped
 from headstart.models.heads import Model
-from headstart.text.batch import Batch, Batches
+from headstart.text.batch import AnyBatch, B, Batches
 from headstart.train.checkpoint import load_checkpoint, load_weights, save_checkpoint, weights
 from headstart.train.optim import build_optimizer, learning_rate
 from headstart.train.run import Run
 from headstart.train.watch import Watch
 
+B_contra = TypeVar("B_contra", bound=AnyBatch, contravariant=True)
 
-class Task(Protocol):
-    def loss(self, model: Model, batch: Batch) -> tuple[Tensor, float]: ...
 
-    def evaluate(self, model: Model, batches: Iterable[Batch]) -> dict[str, Any]: ...
+class Task(Protocol[B_contra]):
+    def loss(self, model: Model, batch: B_contra) -> tuple[Tensor, float]: ...
+
+    def evaluate(self, model: Model, batches: Iterable[B_contra]) -> dict[str, Any]: ...
 
     def rank(self, scores: dict[str, Any]) -> tuple[float, ...]:
         """Picks the kept weights; larger is better."""
@@ -62,9 +64,9 @@ def prepare_device(cfg: TrainConfig) -> int:
 
 def train(
     model: Model,
-    task: Task,
-    batches: Batches,
-    valid: Callable[[], Iterable[Batch]] | None,
+    task: Task[B],
+    batches: Batches[B],
+    valid: Callable[[], Iterable[B]] | None,
     cfg: TrainConfig,
     run: Run,
     watch: Watch,
@@ -124,8 +126,8 @@ def train(
 
 def update(
     model: Model,
-    task: Task,
-    batches: Batches,
+    task: Task[B],
+    batches: Batches[B],
     optimizer: torch.optim.Optimizer,
     free: list[nn.Parameter],
     cfg: TrainConfig,

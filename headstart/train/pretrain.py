@@ -41,7 +41,7 @@ class Pretraining:
     head: HeadSpec
     model: Model
     task: Language
-    batches: Batches
+    batches: Batches[Batch]
 
     @property
     def measured(self) -> Callable[[], Iterable[Batch]] | None:
