@@ -17,25 +17,19 @@ A file is written under a temporary name, forced to disk, and renamed: a reader 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import platform
 import shutil
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
-from contextlib import suppress
-from importlib import metadata
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO, TypeVar
 
 from headstart.config import FinetuneConfig, PretrainConfig, differences, load_run_config, parse_run_config, to_toml
-from headstart.errors import BusyError, ConfigError, DataError, ModelError, UserError, did_you_mean
+from headstart.errors import ConfigError, DataError, ModelError, UserError, did_you_mean
 from headstart.train.disk import disk_errors, write_file
+from headstart.train.environment import environment, version
+from headstart.train.lock import lock_folder
 from headstart.train.watch import Watch
 
 C = TypeVar("C", PretrainConfig, FinetuneConfig)
@@ -118,6 +112,11 @@ class Run:
     @property
     def finished(self) -> bool:
         return (self.path / "result.json").exists()
+
+    @property
+    def there(self) -> bool:
+        """Whether the directory holds a run, so that going on with it is possible."""
+        return (self.path / "env.json").exists()
 
     @property
     def begun(self) -> bool:
@@ -254,49 +253,23 @@ class Run:
             )
 
     def _write_env(self, config: Config, threads: int) -> None:
-        names = ("headstart", "torch", "tokenizers", "numpy", "safetensors")
-        self.write_json(
-            "env.json",
-            {
-                "format": FORMAT,
-                "versions": {"python": platform.python_version(), **{name: _version(name) for name in names}},
-                "platform": platform.platform(),
-                "git_commit": _git_commit(),
-                "command": sys.argv,
-                "folder": os.getcwd(),
-                "device": config.train.device,
-                "threads": threads,
-                "seed": config.train.seed,
-                "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-                "asked": config.model_dump(mode="json"),
-            },
-        )
+        facts = {"device": config.train.device, "threads": threads, "seed": config.train.seed}
+        asked = {"asked": config.model_dump(mode="json")}
+        self.write_json("env.json", {"format": FORMAT, **environment(), **facts, **asked})
 
     def _take_lock(self) -> None:
-        # The kernel holds the lock and drops it when the process ends, however it ends.
-        file = (self.path / ".lock").open("a+", encoding="utf-8")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            owner = file.read().strip() or "another process"
-            file.close()
-            raise BusyError(f"{self.path} is in use by {owner}. Wait for it, or choose another --out.") from None
-        file.truncate(0)
-        file.write(f"pid {os.getpid()} on {socket.gethostname()} since {time.strftime('%H:%M:%S')}")
-        file.flush()
-        self._lock = file
+        self._lock = lock_folder(self.path)
 
     def _check_format(self) -> None:
         made = self.read_json("env.json")
         try:
             newer = int(made["format"]) > FORMAT
-            version = made.get("versions", {}).get("headstart", "a later version")
+            maker = made.get("versions", {}).get("headstart", "a later version")
         except (KeyError, TypeError, ValueError):
             raise ModelError(f"{self.path / 'env.json'} is damaged.", "RUN_DAMAGED") from None
         if newer:
             raise ModelError(
-                f"{self.path} was made by headstart {version}, which this one ({_version('headstart')}) cannot read. "
+                f"{self.path} was made by headstart {maker}, which this one ({version('headstart')}) cannot read. "
                 "Update headstart.",
                 "RUN_NEWER",
             )
@@ -313,18 +286,3 @@ def runs_in(folder: str | Path) -> list[Run]:
 def _holds_something(folder: Path) -> bool:
     """A lock alone is what a run leaves that was killed as it began."""
     return any(path.name != ".lock" for path in folder.iterdir())
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "unknown"
-
-
-def _git_commit() -> str | None:
-    """The commit of the folder the user works in, if it is a repository."""
-    with suppress(OSError, subprocess.SubprocessError):
-        found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True)
-        return found.stdout.strip()
-    return None

@@ -1,0 +1,40 @@
+"""What a run or a study was made with: versions, machine, command. No torch is loaded to find out."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from importlib import metadata
+from typing import Any
+
+NAMED = ("headstart", "torch", "tokenizers", "numpy", "safetensors", "scikit-learn")
+
+
+def environment() -> dict[str, Any]:
+    return {
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in NAMED}},
+        "platform": platform.platform(),
+        "git_commit": _git_commit(),
+        "command": sys.argv,
+        "folder": os.getcwd(),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+
+
+def version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _git_commit() -> str | None:
+    """The commit of the folder the user works in, if it is a repository."""
+    with suppress(OSError, subprocess.SubprocessError):
+        found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=True)
+        return found.stdout.strip()
+    return None
