@@ -135,6 +135,8 @@ class LabelledConfig(Frozen):
     valid_fraction: float = Field(0.2, gt=0, lt=1)  # of what is not test
     test_fraction: float = Field(0.2, ge=0, lt=1)
     split_seed: int = 0
+    labels: int = Field(0, ge=0)  # learn from this many rows only, validation rows among them; 0 = all
+    draw: int = 0  # which ones: every number draws others, and more labels contain fewer
 
 
 class TrainConfig(Frozen):
@@ -223,6 +225,10 @@ class FinetuneConfig(Frozen):
     class_weights: bool = False  # rare classes count as much as common ones
     head_dropout: float = Field(0.1, ge=0, lt=1)
     epochs: int = Field(10, ge=1)
+    least_steps: int = Field(0, ge=0)  # updates, should the epochs be fewer
+    features: str | None = None  # folder where what a frozen base makes of the rows is kept between runs
+    predictions: Literal["texts", "labels", "none"] = "texts"  # kept of the test rows; none: they are not opened
+    check: bool = True  # look for copies among the rows; a study looks once for all its runs
     data: LabelledConfig
     tokenizer: TokenizerConfig = TokenizerConfig()  # used only when base is a preset
     model: TransformerConfig = Field(default_factory=lambda: TransformerConfig.model_validate({}))
@@ -259,12 +265,17 @@ def parse(kind: type[C], settings: Mapping[str, Any], source: str = "the setting
         raise ConfigError(_explain(error, kind, source)) from None
 
 
-def load_run_config(path: Path) -> PretrainConfig | FinetuneConfig:
+def read_toml(path: Path) -> dict[str, Any]:
     try:
-        settings = tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}).") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}.") from None
-    return parse_run_config(settings, str(path))
+
+
+def load_run_config(path: Path) -> PretrainConfig | FinetuneConfig:
+    return parse_run_config(read_toml(path), str(path))
 
 
 def parse_run_config(settings: Any, source: str) -> PretrainConfig | FinetuneConfig:

@@ -120,6 +120,9 @@ def finetune(
     train: Annotated[str | None, Option(help="What learns: full, head, or last:K layers.")] = None,
     pool: Annotated[str | None, Option(help="What the head reads: last, cls or mean.")] = None,
     epochs: Annotated[int | None, Option(help="Times through the training rows.")] = None,
+    labels: Annotated[
+        int | None, Option(help="Learn from this many rows only; below 200, none are held out for validation.")
+    ] = None,
     valid: Annotated[str | None, Option(help="Validation rows; held out from DATA if not given.")] = None,
     test: Annotated[str | None, Option(help="Test rows; held out from DATA if not given.")] = None,
     text_column: TextColumn = None,
@@ -164,6 +167,7 @@ def finetune(
         "data.train": path["train"],
         "data.valid": path["valid"],
         "data.test": path["test"],
+        "data.labels": labels,
         "data.text_column": text_column,
         "data.label_column": label_column,
         "data.encoding": encoding,
@@ -203,10 +207,12 @@ def finetune(
     show(
         f"{result['run']}: {result['trained_parameters']:,} of {result['parameters']:,} parameters trained, {result['seconds']:.0f} s"
     )
-    show(
-        f"validation accuracy {result['valid']['accuracy']:.4f}, loss {result['valid']['loss']:.4f} (step {result['best_step']})"
-    )
-    if result["best_step"] == 0:
+    if result["valid"]:
+        valid_scores = result["valid"]
+        show(
+            f"validation accuracy {valid_scores['accuracy']:.4f}, loss {valid_scores['loss']:.4f} (step {result['best_step']})"
+        )
+    if result["valid"] and result["best_step"] == 0:
         show("! training did not improve the validation score: these are the weights it began with")
     if result["test"]:
         show(accuracy_line("test accuracy", result["test"]) + f", macro-F1 {result['test']['macro_f1']:.4f}")

@@ -19,6 +19,7 @@ from headstart.text.read import Example, read_corpus, read_labelled
 
 T = TypeVar("T")
 MOST_NUMBERS = 50  # different numeric labels that may still be classes
+SELECTED_FROM = 200  # labels; of fewer, none are set aside for validation, and nothing is selected on them
 FEW_DOCUMENTS = 20  # below this many, the end of each document is held out instead of whole documents
 
 
@@ -43,13 +44,13 @@ class Labelled:
     def parts(self) -> dict[str, list[Example]]:
         return {"train": self.train, "valid": self.valid, "test": self.test}
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, look_for_copies: bool = True) -> dict[str, Any]:
         """Sizes, label counts, and what is wrong with the rows, for data.json."""
         parts = self.parts()
         return {
             "rows": {name: len(rows) for name, rows in parts.items()},
             "labels": {name: dict(sorted(Counter(e.label for e in rows).items())) for name, rows in parts.items()},
-            "hygiene": check(parts),
+            "hygiene": check(parts) if look_for_copies else None,
             "split_sha256": _digest(*(f"{name}\t{e.label}\t{e.text}" for name, rows in parts.items() for e in rows)),
         }
 
@@ -78,7 +79,7 @@ def split_corpus(cfg: CorpusConfig) -> Corpus:
 
 
 def split_labelled(cfg: LabelledConfig) -> Labelled:
-    """The rows of `cfg`, split where a part is not given, and checked against each other."""
+    """All the rows of `cfg`, split where a part is not given, and checked against each other."""
 
     def read(path: str) -> list[Example]:
         return read_labelled(path, cfg.text_column, cfg.label_column, cfg.encoding)
@@ -107,6 +108,30 @@ def split_labelled(cfg: LabelledConfig) -> Labelled:
     if not valid:
         raise DataError(f"{cfg.train}: too few rows to hold some out for validation.", "DATA_SMALL")
     return Labelled(train, valid, test, labels)
+
+
+def draw(data: Labelled, labels: int, seed: int) -> Labelled:
+    """`data` with only `labels` of its training and validation rows, four to learn from for each to validate on.
+
+    Classes keep their shares. With the same seed, what is drawn of more labels contains what is drawn of fewer.
+    """
+    pool = [*data.train, *data.valid]
+    if labels > len(pool):
+        raise DataError(f"{labels} labels were asked for; there are {len(pool)}.", "DATA_SMALL")
+    classes: dict[str, list[Example]] = defaultdict(list)
+    for example in sorted(pool, key=lambda e: _digest(str(seed), e.label, e.text)):
+        classes[example.label].append(example)
+    # Every class is spread evenly over (0, 1), so that any beginning of the whole has the shares of the whole.
+    ranked = sorted(
+        ((i + 0.5) / len(rows), label, i, example) for label, rows in classes.items() for i, example in enumerate(rows)
+    )[:labels]
+    held_out = labels >= SELECTED_FROM
+    train = [example for _, _, i, example in ranked if not held_out or i % 5 != 4]
+    valid = [example for _, _, i, example in ranked if held_out and i % 5 == 4]
+    missing = sorted(set(data.labels) - {e.label for e in train})
+    if missing:
+        raise DataError(f"{labels} labels are too few: none of them is '{missing[0]}'. Use more.", "DATA_SMALL")
+    return Labelled(train, valid, data.test, data.labels)
 
 
 def hash_split(

@@ -18,14 +18,15 @@ from headstart.config import PRESETS, FinetuneConfig, TransformerConfig
 from headstart.errors import ConfigError, did_you_mean
 from headstart.models.base import freeze
 from headstart.models.heads import ClassHead, Model
-from headstart.tasks.classify import Classify, ClassifyText, class_weights, most_probable, probabilities
+from headstart.tasks.classify import ClassBatch, Classify, ClassifyText, class_weights, most_probable
 from headstart.tasks.metrics import class_scores
-from headstart.text.batch import Batch, Batches
+from headstart.text.batch import Batches
 from headstart.text.files import file_facts
 from headstart.text.read import text_files
-from headstart.text.split import Labelled, split_labelled
+from headstart.text.split import Labelled, draw, split_labelled
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
 from headstart.train.checkpoint import fingerprint, load_weights, weights
+from headstart.train.features import FrozenFeatures
 from headstart.train.loop import prepare_device, train
 from headstart.train.model_dir import HeadSpec, Saved, build_model, read_model, write_model
 from headstart.train.run import Run
@@ -46,11 +47,11 @@ class Finetuning:
     head: HeadSpec
     model: Model
     task: Classify
-    batches: Batches
+    batches: Batches[ClassBatch]
 
     @property
-    def measured(self) -> Callable[[], Iterable[Batch]]:
-        return self.valid.measured
+    def measured(self) -> Callable[[], Iterable[ClassBatch]] | None:
+        return self.valid.measured if self.data.valid else None
 
 
 def prepare(cfg: FinetuneConfig, kept: tuple[TransformerConfig, Tokenizer] | None = None) -> Finetuning:
@@ -58,7 +59,8 @@ def prepare(cfg: FinetuneConfig, kept: tuple[TransformerConfig, Tokenizer] | Non
 
     `kept` are shape and tokenizer of a run that has begun: it goes on, whatever has become of its base since.
     """
-    data = split_labelled(cfg.data)
+    whole = split_labelled(cfg.data)
+    data = draw(whole, cfg.data.labels, cfg.data.draw) if cfg.data.labels else whole
     source = None if kept or cfg.base in PRESETS else _open_base(cfg.base)
     shape, tokenizer = kept or _shape_and_tokenizer(cfg, data, source)
     cfg = _resolved(cfg, shape, len(data.train))
@@ -73,6 +75,10 @@ def prepare(cfg: FinetuneConfig, kept: tuple[TransformerConfig, Tokenizer] | Non
         model.head.weights.copy_(class_weights(data.train, data.labels))
     model.to(cfg.train.device)
     text, valid, test = (ClassifyText(r, data.labels, tokenizer, model.base) for r in data.parts().values())
+    if cfg.scope == "head":
+        features = FrozenFeatures(model, tokenizer, cfg, [e.text for rows in whole.parts().values() for e in rows])
+        for part in (text, valid, test):
+            part.features = features
     batches = text.batches(cfg.train.batch_size, cfg.train.seed)
     task = Classify(len(data.labels))
     return Finetuning(cfg, data, source, tokenizer, text, valid, test, head, model, task, batches)
@@ -101,11 +107,12 @@ def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: 
             "steps": progress.step,
             "best_step": progress.best_step,
             "valid": progress.best,
-            "test": _open_test_rows(run, job) if data.test else None,
+            "test": _open_test_rows(run, job) if data.test and cfg.predictions != "none" else None,
             "commonest": _commonest(data),
-            "overlapping_test_rows": len(facts["hygiene"]["overlapping_rows"]["test"]),
+            "overlapping_test_rows": len(facts["hygiene"]["overlapping_rows"]["test"]) if cfg.check else None,
             "parameters": sum(p.numel() for p in model.parameters()),
             "trained_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+            "tokens": progress.tokens,
             "seconds": round(progress.seconds, 3),
         }
         write_model(run.path / "model", Saved(model, job.tokenizer, cfg.model, job.head), _card(cfg, result, data))
@@ -147,7 +154,7 @@ def _resolved(cfg: FinetuneConfig, shape: TransformerConfig, rows: int) -> Finet
     """`cfg` with what the data and the base decide."""
     per_epoch = -(-rows // (cfg.train.batch_size * cfg.train.accumulate))
     pool = cfg.pool or ("last" if shape.causal else "cls")
-    train = cfg.train.scheduled(cfg.epochs * per_epoch, eval_every=per_epoch)
+    train = cfg.train.scheduled(max(cfg.least_steps, cfg.epochs * per_epoch), eval_every=per_epoch)
     return cfg.model_copy(update={"model": shape, "pool": pool, "train": train})
 
 
@@ -159,13 +166,13 @@ def _commonest(data: Labelled) -> dict[str, Any]:
 
 def _tell_facts(run: Run, job: Finetuning, watch: Watch) -> dict[str, Any]:
     data, cut = job.data, {"train": job.text.cut, "valid": job.valid.cut, "test": job.test.cut}
-    facts = data.facts()
+    facts = data.facts(job.cfg.check)
     run.add_data_facts({**facts, "truncated": cut})
     counts = ", ".join(f"{label} {count}" for label, count in list(facts["labels"]["train"].items())[:10])
     watch.note(
         f"{len(data.train)} training, {len(data.valid)} validation, {len(data.test)} test rows; labels: {counts}."
     )
-    for warning in facts["hygiene"]["warnings"]:
+    for warning in facts["hygiene"]["warnings"] if facts["hygiene"] else ():
         watch.note(f"Note: {warning}")
     if any(cut.values()):
         told = ", ".join(f"{count} of {facts['rows'][name]} {name}" for name, count in cut.items() if count)
@@ -204,14 +211,14 @@ def _close_receipt(run: Run, receipt: dict[str, Any], model: Model) -> None:
 def _open_test_rows(run: Run, job: Finetuning) -> dict[str, Any]:
     """Predict the test rows, once, with the kept weights."""
     data, text = job.data, job.test
-    scores = probabilities(job.model, text.rows, text.pad, job.cfg.train.device)
+    scores = text.probabilities(job.model, job.cfg.train.device)
     predicted = most_probable(scores)
     run.write_lines(
         "predictions.jsonl",
         [
             {
                 "row": i,
-                "text": example.text,
+                **({"text": example.text} if job.cfg.predictions == "texts" else {}),
                 "label": example.label,
                 "prediction": data.labels[guess],
                 "probabilities": dict(zip(data.labels, row, strict=True)),
@@ -229,6 +236,8 @@ def _card(cfg: FinetuneConfig, result: dict[str, Any], data: Labelled) -> str:
         f"Accuracy on {test['rows']} test rows: {test['accuracy']:.4f} (95 % interval {low:.4f} to {high:.4f})."
         if test
         else f"Accuracy on {len(data.valid)} validation rows: {result['valid']['accuracy']:.4f}."
+        if result["valid"]
+        else "No rows were held out to score it on."
     )
     start = "fresh weights" if cfg.init == "scratch" else f"the base {Path(cfg.base).name}"
     return (

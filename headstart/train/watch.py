@@ -20,6 +20,9 @@ class Watch:
 
     def advance(self, done: int, loss: float, tokens_per_second: float) -> None: ...
 
+    def reach(self, done: int, state: str) -> None:
+        """Progress of something that is no training."""
+
     def note(self, text: str) -> None: ...
 
     def stop(self) -> None: ...

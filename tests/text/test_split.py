@@ -14,7 +14,7 @@ from headstart.config import CorpusConfig, LabelledConfig
 from headstart.errors import DataError
 from headstart.text.hygiene import check, normal
 from headstart.text.read import Example
-from headstart.text.split import Labelled, hash_split, split_corpus, split_labelled
+from headstart.text.split import Labelled, draw, hash_split, split_corpus, split_labelled
 
 ROWS = st.lists(
     st.tuples(st.sampled_from(["a", "A", " a ", "b", "c c", "C  c", "d", "é", "e\u0301"]), st.sampled_from("xyz"))
@@ -155,3 +155,38 @@ def test_too_few_lines_to_hold_some_out_is_a_fault(tmp_path):
     with pytest.raises(DataError, match="valid_fraction=0") as caught:
         split_corpus(corpus(tmp_path, "one line", unit="line"))
     assert caught.value.code == "DATA_SMALL"
+
+
+def rows_of(name: str, count: int, share: float = 0.5) -> list[Example]:
+    return [Example(f"{name} {i}", "a" if i < share * count else "b") for i in range(count)]
+
+
+@pytest.fixture
+def pool() -> Labelled:
+    return Labelled(rows_of("train", 800, 0.3), rows_of("valid", 200, 0.3), rows_of("test", 50), ["a", "b"])
+
+
+def test_drawn_labels_are_nested_and_keep_the_shares(pool):
+    few, more = (draw(pool, n, seed=3) for n in (200, 500))
+    assert (len(few.train), len(few.valid), len(more.train), len(more.valid)) == (160, 40, 400, 100)
+    assert set(few.train) <= set(more.train)
+    assert set(few.valid) <= set(more.valid)
+    assert not set(more.train) & set(more.valid)
+    assert few.test == pool.test
+    for part in (few.train, few.valid, more.train):
+        assert sum(e.label == "a" for e in part) / len(part) == pytest.approx(0.3, abs=0.02)
+
+
+def test_another_seed_draws_other_labels(pool):
+    one, other = (set(draw(pool, 200, seed=s).train) for s in (0, 1))
+    assert one != other
+
+
+def test_of_few_labels_all_are_learned_from(pool):
+    few = draw(pool, 50, seed=0)
+    assert (len(few.train), few.valid) == (50, [])
+
+
+def test_more_labels_than_there_are_is_a_fault(pool):
+    with pytest.raises(DataError, match="1001 labels were asked for; there are 1000"):
+        draw(pool, 1001, seed=0)

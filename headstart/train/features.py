@@ -1,0 +1,62 @@
+"""What a frozen base makes of texts, computed once and kept: over epochs, seeds, rates and label counts.
+
+The file is named by everything that decides its content: the weights of the base, the tokenizer, the pooling, the
+context and the texts. A frozen base is a fixed function, so training on what is kept gives the same losses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from headstart.config import FinetuneConfig
+from headstart.models.heads import Model
+from headstart.tasks.classify import class_rows, pooled
+from headstart.text.tokenizer import Tokenizer
+from headstart.train.checkpoint import fingerprint, weights
+from headstart.train.disk import write_file
+
+
+class FrozenFeatures:
+    """The pooled vectors of `texts`: computed when first asked for, or read from `cfg.features` if kept there."""
+
+    def __init__(self, model: Model, tokenizer: Tokenizer, cfg: FinetuneConfig, texts: Sequence[str]) -> None:
+        self.model, self.tokenizer, self.cfg = model, tokenizer, cfg
+        self.texts = sorted(set(texts))
+
+    def __call__(self, texts: Sequence[str]) -> Tensor:
+        """One vector for each of some of the texts, (texts, D)."""
+        vectors, places = self._vectors
+        return vectors[[places[text] for text in texts]]
+
+    @cached_property
+    def _vectors(self) -> tuple[Tensor, dict[str, int]]:
+        file = Path(self.cfg.features) / f"{self._key()}.safetensors" if self.cfg.features else None
+        vectors = _read(file) if file else None
+        if vectors is None:
+            rows, _ = class_rows(self.texts, self.tokenizer, self.model.base)
+            vectors = pooled(self.model, rows, self.tokenizer.pad, self.cfg.train.device).cpu()
+            if file:
+                write_file(file, save({"features": vectors}))
+        return vectors, {text: i for i, text in enumerate(self.texts)}
+
+    def _key(self) -> str:
+        base = self.model.base
+        decides = (fingerprint(weights(base)), self.tokenizer.sha256, str(self.cfg.pool), str(base.max_len))
+        digest = hashlib.sha256()
+        for part in (*decides, *self.texts):
+            digest.update(part.encode() + b"\0")
+        return digest.hexdigest()[:24]
+
+
+def _read(file: Path) -> Tensor | None:
+    try:
+        return load(file.read_bytes())["features"]
+    except (FileNotFoundError, SafetensorError, KeyError):  # not there, or damaged: made again
+        return None
