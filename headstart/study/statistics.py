@@ -193,11 +193,10 @@ def holm(family: Sequence[Estimate], level: float = 0.95) -> list[Estimate]:
     The k-th smallest p-value is held against (1 - level) / (m - k); from the first that fails, all fail, at its level.
     """
     adjusted = list(family)
-    left, failed = len(family), False
+    left = len(family)
     for i in sorted(range(len(family)), key=lambda i: family[i].p):
         adjusted[i] = family[i].at(1 - (1 - level) / left)
-        failed = failed or not adjusted[i].clear
-        left -= not failed
+        left -= adjusted[i].clear  # not clear: neither is any later one at this level
     return adjusted
 
 
@@ -229,7 +228,7 @@ def needed_to_tell(found: Estimate, most: int = 1_000_000) -> Needed:
         return high
 
     return Needed(
-        seeds=None if found.over == "rows only" else fewest(found.seeds, lambda seeds: tells(seeds, found.rows)),
+        seeds=fewest(found.seeds, lambda seeds: tells(seeds, found.rows)),
         rows=fewest(found.rows, lambda rows: tells(found.seeds, rows)),
     )
 

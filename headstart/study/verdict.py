@@ -1,0 +1,264 @@
+"""The verdict: what a comparison showed, in words that a statistician would sign. No torch.
+
+It reads the plain data of results.json and says no more than the intervals do: an arm helps, hurts, beats or loses only
+where zero is outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+MOST_WORDS = 120
+MOST_SEEDS, MOST_TIMES_THE_ROWS = 100, 100  # more than these is no advice
+KINDS = ("full", "last", "lora", "frozen", "scratch", "tfidf", "majority")  # which arm of two is spoken of
+PRETRAINED = KINDS[:4]
+WORDS = {"tfidf": "TF-IDF with logistic regression", "majority": "always saying the commonest label"}
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The score of `a` minus that of `b`, in points."""
+
+    a: str
+    b: str
+    labels: int
+    points: float
+    low: float
+    high: float
+    over: str
+    adjusted: bool
+    needed: Mapping[str, int | None] | None  # seeds, rows
+
+    @property
+    def sign(self) -> int:
+        """1 where `a` is clearly ahead, -1 where it is clearly behind, 0 where the two cannot be told apart."""
+        return (self.low > 0) - (self.high < 0)
+
+    @property
+    def size(self) -> str:
+        low, high = sorted((abs(self.low), abs(self.high)))
+        return f"{_number(abs(self.points))} points ({_number(low)} to {_number(high)})"
+
+    @property
+    def signed(self) -> str:
+        plus = "+" if self.points > 0 else ""
+        return f"{plus}{_number(self.points)} points ({_number(self.low)} to {_number(self.high)})"
+
+    def turned(self) -> Gap:
+        return Gap(
+            self.b, self.a, self.labels, -self.points, -self.high, -self.low, self.over, self.adjusted, self.needed
+        )
+
+
+def verdict(results: Mapping[str, Any]) -> str:
+    """A paragraph of about 120 words at most; what matters least is left out first."""
+    study = _Study(results)
+    lead = study.lead()
+    sentences = list(study.sentences(lead)) if lead else list(study.without_comparison())
+    while len(_joined(sentences).split()) > MOST_WORDS and max(weight for weight, _ in sentences) > 0:
+        sentences.remove(max(sentences, key=lambda sentence: sentence[0]))
+    return _joined(sentences)
+
+
+class _Study:
+    """Results, and what can be said of them: (how easily left out, sentence) pairs; 0 is never left out."""
+
+    def __init__(self, results: Mapping[str, Any]) -> None:
+        self.results = results
+        self.kinds = {arm["name"]: arm["kind"].partition(":")[0] for arm in results["arms"]}
+        self.every = max(arm["labels"] for arm in results["arms"])
+        self.arms = {arm["name"]: arm for arm in results["arms"] if arm["labels"] == self.every}
+        self.gaps = [self._gap(row) for row in results["differences"]]
+        self.here = [gap for gap in self.gaps if gap.labels == self.every and {gap.a, gap.b} <= set(self.arms)]
+
+    def lead(self) -> Gap | None:
+        """The comparison that the study was made for: pretraining against none, or else what comes nearest."""
+        return min(
+            self.here, key=lambda gap: (not self._asks(gap), self._order(gap.b), self._order(gap.a)), default=None
+        )
+
+    def sentences(self, lead: Gap) -> Iterator[tuple[int, str]]:
+        smaller = [gap for gap in self.gaps if (gap.a, gap.b) == (lead.a, lead.b) and gap.labels < self.every]
+        yield 0, self._lead(lead) + self._beside_linear(lead)
+        yield from self._bases()
+        yield from self._others(lead)
+        yield from self._with_fewer(lead, sorted(smaller, key=lambda gap: gap.labels))
+        yield from self._labels_needed(lead)
+        yield from self._floor()
+        yield from self._without_overlap(lead)
+        yield 0, self._brackets(lead, bool(smaller))
+        yield from self._conditions()
+
+    def without_comparison(self) -> Iterator[tuple[int, str]]:
+        for arm in self.arms.values():
+            low, high = arm["interval"]
+            yield (
+                1,
+                f"At all {self.every:,} labels the score of {self._name(arm['name'])} is {arm['mean']:.3f} ({low:.3f} to {high:.3f})",
+            )
+        yield 0, "There is no second arm to compare with" if len(self.arms) == 1 else "The arms were not compared"
+        yield from self._conditions()
+
+    def _lead(self, gap: Gap) -> str:
+        at_all, seeds = f"at all {self.every:,} labels", self._seeds(gap)
+        a, b = (f"{self._name(name)} {self.arms[name]['mean']:.3f}" for name in (gap.a, gap.b))
+        if not gap.sign:
+            return f"{at_all.capitalize()} {a} and {b} cannot be told apart{seeds}: {gap.signed}{self._would_tell(gap)}"
+        if self._asks(gap):
+            return f"Pretraining {'helps' if gap.sign > 0 else 'hurts'} by {gap.size}{seeds}: {a} against {b} {at_all}"
+        return f"{at_all.capitalize()} {self._compared(gap)}{seeds}: {a} against {b}"
+
+    def _beside_linear(self, lead: Gap) -> str:
+        """What the arm that leads is worth beside TF-IDF, where it has led by another comparison."""
+        found = [gap for gap in self.here if gap.a == lead.a and self.kinds[gap.b] == "tfidf" and gap != lead]
+        if not found:
+            missing = self.kinds[lead.a] in PRETRAINED and not self._asks(lead)
+            return "; there is no scratch arm, so what pretraining adds is not known" if missing else ""
+        gap = found[0]
+        if gap.sign < 0 < lead.sign:
+            return f"; {gap.a} is still {gap.size} below {self._name(gap.b)}"
+        return "; " + self._compared(gap)
+
+    def _others(self, lead: Gap) -> Iterator[tuple[int, str]]:
+        others = [self._compared(gap) for gap in self.here if self._asks(gap) and gap.a != lead.a]
+        if others:
+            yield 4, "Of the other arms, " + "; ".join(others)
+
+    def _bases(self) -> Iterator[tuple[int, str]]:
+        between = [self._compared(g) for g in self.here if {self.kinds[g.a], self.kinds[g.b]} == {self.kinds[g.a]}]
+        if between:
+            yield 1, "Between bases, " + "; ".join(between)
+
+    def _with_fewer(self, lead: Gap, gaps: Sequence[Gap]) -> Iterator[tuple[int, str]]:
+        unclear = [gap for gap in gaps if not gap.sign]
+        if not gaps:
+            return
+        if len(unclear) == len(gaps):
+            or_fewer = " or fewer" if len(gaps) > 1 else ""
+            yield 3, f"With {gaps[-1].labels:,} labels{or_fewer} the two cannot be told apart"
+            return
+        parts = []
+        for sign in (1, -1):
+            told = [gap for gap in gaps if gap.sign == sign]
+            if told:
+                if self._asks(lead):
+                    verb = "pretraining helps" if sign > 0 else "pretraining hurts"
+                else:
+                    verb = f"{self._name(lead.a)} is {'ahead' if sign > 0 else 'behind'}"
+                rest = f", and also at {_listed(told[1:])}" if told[1:] else ""
+                parts.append(f"{verb} by {told[0].size} at {told[0].labels:,}{rest}")
+        if unclear:
+            parts.append(f"at {_listed(unclear)} the two cannot be told apart")
+        yield 3, "With fewer labels " + "; ".join(parts)
+
+    def _labels_needed(self, lead: Gap) -> Iterator[tuple[int, str]]:
+        for row in self.results.get("labels_needed", []):
+            low, high = row.get("interval") or (None, None)
+            if (row["arm"], row["reference"]) != (lead.a, lead.b) or high is None or high >= self.every:
+                continue  # that labels are saved is not clear
+            about = f"{row['labels']:,} or fewer" if row.get("at_most") else f"about {row['labels']:,}"
+            yield (
+                2,
+                (
+                    f"For what {self._name(lead.b)} reaches with all {self.every:,} labels, {self._name(lead.a)} needs "
+                    f"{about} ({low:,} to {high:,})"
+                ),
+            )
+
+    def _floor(self) -> Iterator[tuple[int, str]]:
+        floors = [arm["mean"] for arm in self.arms.values() if arm["kind"] == "majority"]
+        rest = [arm for arm in self.arms.values() if arm["kind"] != "majority"]
+        if floors and rest and all(arm["interval"][0] <= floors[0] for arm in rest):
+            yield 1, f"No arm is clearly above {WORDS['majority']} ({floors[0]:.3f})"
+
+    def _without_overlap(self, lead: Gap) -> Iterator[tuple[int, str]]:
+        rows = self.results["data"].get("overlapping_test_rows")
+        clean = [(self._name(name), self.arms[name].get("clean")) for name in (lead.a, lead.b)]
+        if rows and all(summary for _, summary in clean):
+            scores = " and ".join(f"{name} {summary['mean']:.3f}" for name, summary in clean)
+            yield 2, f"Without the {rows:,} test rows that overlap with rows learned from: {scores}"
+
+    def _brackets(self, lead: Gap, fewer: bool) -> str:
+        score = "Scores are macro-F1, since the classes are uneven; in" if self.results["score"] == "macro_f1" else "In"
+        over = "seeds and test rows"
+        if lead.over == "rows only":
+            over = f"the {self.results['data']['rows']['test']:,} test rows alone"
+        family = sum(gap.adjusted for gap in self.gaps)
+        adjusted = f", {'at all labels ' if fewer else ''}adjusted for {family} comparisons" if family > 1 else ""
+        few = self._most_seeds(lead)
+        caution = f"; with only {few} seed{'s' * (few > 1)}, others may give another answer" if few and few < 5 else ""
+        return f"{score} brackets: 95 % intervals over {over}{adjusted}{caution}"
+
+    def _conditions(self) -> Iterator[tuple[int, str]]:
+        runs = len(self.results.get("pretraining", []))
+        if runs and any(self.kinds[name] in PRETRAINED for name in self.arms):
+            yield 0, f"All this is for one pretraining run{' a base' * (runs > 1)}: another could give another answer"
+        failed = len(self.results.get("failures", []))
+        if failed:
+            yield 0, f"{failed} run{'s' * (failed > 1)} failed and {'are' if failed > 1 else 'is'} left out"
+
+    def _compared(self, gap: Gap) -> str:
+        a, b = self._name(gap.a), self._name(gap.b)
+        if not gap.sign:
+            return f"{a} cannot be told apart from {b}, {gap.signed}"
+        return f"{a} {'beats' if gap.sign > 0 else 'loses to'} {b} by {gap.size}"
+
+    def _would_tell(self, gap: Gap) -> str:
+        if gap.needed is None:
+            return ""
+        seeds, rows = gap.needed["seeds"], gap.needed["rows"]
+        ways = [f"{seeds:,} seeds"] if seeds and seeds <= MOST_SEEDS else []
+        if rows and rows <= MOST_TIMES_THE_ROWS * self.results["data"]["rows"]["test"]:
+            ways.append(f"{float(f'{rows:.2g}'):,.0f} test rows")
+        if ways:
+            return f"; if that is the truth, about {' or '.join(ways)} would give an even chance to show it"
+        return "; neither more seeds nor more test rows alone would show a difference that small"
+
+    def _seeds(self, gap: Gap) -> str:
+        seeds = self._most_seeds(gap)
+        return f" over {seeds} seeds" if seeds > 1 else ""
+
+    def _most_seeds(self, gap: Gap) -> int:
+        """Seeds of the comparison; 0 where neither arm depends on them."""
+        by_chance = [name for name in (gap.a, gap.b) if self.kinds[name] not in WORDS]
+        return max((self.arms[name]["seeds"] for name in by_chance), default=0)
+
+    def _asks(self, gap: Gap) -> bool:
+        """Whether the comparison is of pretraining with none."""
+        return self.kinds[gap.a] in PRETRAINED and self.kinds[gap.b] == "scratch"
+
+    def _order(self, name: str) -> int:
+        kind = self.kinds.get(name, "")
+        return KINDS.index(kind) if kind in KINDS else len(KINDS)
+
+    def _name(self, name: str) -> str:
+        return WORDS.get(self.kinds[name], name)
+
+    def _gap(self, row: Mapping[str, Any]) -> Gap:
+        low, high = row["interval"]
+        gap = Gap(
+            row["a"], row["b"], row["labels"], 100 * row["difference"], 100 * low, 100 * high, row["over"],
+            row["adjusted"], row.get("needed"),
+        )  # fmt: skip
+        return gap.turned() if self._order(gap.a) > self._order(gap.b) else gap
+
+
+def _number(points: float) -> str:
+    """One decimal, or as many as it takes not to round to zero: which side of zero it is on must be seen.
+
+    >>> _number(3.14), _number(-0.04), _number(0.0)
+    ('3.1', '-0.04', '0.0')
+    """
+    decimals = next((d for d in range(1, 4) if round(points, d)), 1 if points == 0 else 4)
+    return f"{points + 0.0:.{decimals}f}"
+
+
+def _listed(gaps: Sequence[Gap]) -> str:
+    *most, last = (f"{gap.labels:,}" for gap in gaps)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _joined(sentences: Sequence[tuple[int, str]]) -> str:
+    return " ".join(f"{text}." for _, text in sentences)

@@ -1,0 +1,253 @@
+"""The verdict says what the intervals say, and no more."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headstart.study.statistics import difference, holm, needed_to_tell
+from headstart.study.verdict import verdict
+
+CLAIMS = re.compile(r"\b(helps|hurts|beats|loses|still|ahead|behind|needs)\b")
+KINDS = ["full", "last:2", "frozen", "scratch", "tfidf", "majority"]
+
+
+def arm(name: str, mean: float, labels: int = 2000, seeds: int = 5, **more: Any) -> dict[str, Any]:
+    kind = name.split()[0]
+    interval = [mean - 0.02, mean + 0.02]
+    return {"name": name, "kind": kind, "labels": labels, "mean": mean, "interval": interval, "seeds": seeds, **more}
+
+
+def gap(a: str, b: str, points: float, low: float, high: float, labels: int = 2000, **more: Any) -> dict[str, Any]:
+    row = {"a": a, "b": b, "labels": labels, "difference": points / 100, "interval": [low / 100, high / 100]}
+    return {**row, "over": "seeds and rows", "adjusted": labels == 2000, **more}
+
+
+def study(arms: list[dict[str, Any]], differences: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    data = {"rows": {"train": 1600, "valid": 400, "test": 2000}, "overlapping_test_rows": 0}
+    return {"score": "accuracy", "data": data, "arms": arms, "differences": differences, **more}
+
+
+THREE = [arm("majority", 0.5, seeds=1), arm("tfidf", 0.823, seeds=1), arm("scratch", 0.750), arm("full", 0.781)]
+ONE_RUN = [{"name": "base"}]
+
+
+def test_pretraining_that_helps_and_is_still_below_the_linear_model():
+    rows = [gap("full", "scratch", 3.1, 1.2, 5.0), gap("full", "tfidf", -4.2, -6.4, -2.0)]
+    smaller = [gap("full", "scratch", 0.4, -2.0, 3.0, 300), gap("full", "scratch", 0.3, -3.0, 3.5, 100)]
+    assert verdict(study(THREE, rows + smaller, pretraining=ONE_RUN)) == (
+        "Pretraining helps by 3.1 points (1.2 to 5.0) over 5 seeds: full 0.781 against scratch 0.750 at all 2,000 "
+        "labels; full is still 4.2 points (2.0 to 6.4) below TF-IDF with logistic regression. "
+        "With 300 labels or fewer the two cannot be told apart. "
+        "In brackets: 95 % intervals over seeds and test rows, at all labels adjusted for 2 comparisons. "
+        "All this is for one pretraining run: another could give another answer."
+    )
+
+
+def test_what_cannot_be_told_apart_and_what_it_would_take():
+    rows = [gap("full", "scratch", 1.1, -0.8, 3.0, needed={"seeds": 12, "rows": 5049})]
+    text = verdict(study(THREE, rows))
+    assert text.startswith(
+        "At all 2,000 labels full 0.781 and scratch 0.750 cannot be told apart over 5 seeds: +1.1 points (-0.8 to 3.0); "
+        "if that is the truth, about 12 seeds or 5,000 test rows would give an even chance to show it."
+    )
+    assert not CLAIMS.search(text)
+
+
+@pytest.mark.parametrize(
+    ("needed", "words"),
+    [
+        ({"seeds": None, "rows": 8000}, "about 8,000 test rows would"),
+        ({"seeds": 30, "rows": None}, "about 30 seeds would"),
+        ({"seeds": 5000, "rows": 900_000}, "neither more seeds nor more test rows alone"),
+        ({"seeds": None, "rows": None}, "neither more seeds nor more test rows alone"),
+    ],
+)
+def test_only_what_can_be_done_is_advised(needed, words):
+    text = verdict(study(THREE, [gap("full", "scratch", 0.2, -0.8, 1.2, needed=needed)]))
+    assert words in text
+    assert "None" not in text
+
+
+def test_pretraining_that_hurts():
+    rows = [gap("full", "scratch", -2.0, -3.5, -0.5), gap("full", "tfidf", -4.2, -6.4, -2.0)]
+    text = verdict(study(THREE, rows))
+    assert text.startswith("Pretraining hurts by 2.0 points (0.5 to 3.5) over 5 seeds")
+    assert "full loses to TF-IDF with logistic regression by 4.2 points (2.0 to 6.4)" in text
+    assert "still" not in text
+
+
+def test_the_row_may_stand_the_other_way_round():
+    there = verdict(study(THREE, [gap("full", "scratch", 3.1, 1.2, 5.0), gap("full", "tfidf", -4.2, -6.4, -2.0)]))
+    back = verdict(study(THREE, [gap("scratch", "full", -3.1, -5.0, -1.2), gap("tfidf", "full", 4.2, 2.0, 6.4)]))
+    assert there == back
+
+
+def test_rows_only_says_so_and_warns():
+    arms = [arm("scratch", 0.75, seeds=3), arm("full", 0.78, seeds=3)]
+    text = verdict(study(arms, [gap("full", "scratch", 3.0, 1.0, 5.0, over="rows only")]))
+    assert "95 % intervals over the 2,000 test rows alone; with only 3 seeds, others may give another answer." in text
+    assert "seeds and test rows" not in text
+
+
+def test_other_arms_are_named_by_their_names():
+    arms = [*THREE, arm("frozen", 0.74), arm("last:2", 0.79)]
+    rows = [gap("frozen", "scratch", -1.0, -2.5, 0.5), gap("last:2", "scratch", 4.0, 2.0, 6.0)]
+    text = verdict(study(arms, [*rows, gap("full", "scratch", 3.1, 1.2, 5.0)]))
+    assert text.startswith("Pretraining helps by 3.1 points (1.2 to 5.0) over 5 seeds: full")
+    assert "frozen cannot be told apart from scratch, -1.0 points (-2.5 to 0.5)" in text
+    assert "last:2 beats scratch by 4.0 points (2.0 to 6.0)" in text
+
+
+def test_bases_are_compared_with_each_other():
+    names = ["scratch causal", "scratch masked", "full causal", "full masked"]
+    rows = [
+        gap("full causal", "scratch causal", 3.0, 1.0, 5.0),
+        gap("full masked", "scratch masked", 2.0, 0.5, 3.5),
+        gap("full causal", "full masked", 1.0, -0.3, 2.3),
+    ]
+    text = verdict(study([arm(n, 0.7) for n in names], rows, pretraining=ONE_RUN * 2))
+    assert "full causal 0.700 against scratch causal 0.700" in text
+    assert "Between bases, full causal cannot be told apart from full masked, +1.0 points (-0.3 to 2.3)." in text
+    assert "full masked beats scratch masked by 2.0 points (0.5 to 3.5)" in text
+    assert "one pretraining run a base" in text
+
+
+def test_without_scratch_what_pretraining_adds_is_not_known():
+    text = verdict(study([THREE[1], THREE[3]], [gap("full", "tfidf", 2.0, 1.0, 3.0)]))
+    assert text.startswith("At all 2,000 labels full beats TF-IDF with logistic regression by 2.0 points (1.0 to 3.0)")
+    assert "there is no scratch arm, so what pretraining adds is not known" in text
+    assert "retraining helps" not in text
+
+
+def test_baselines_alone():
+    text = verdict(study(THREE[:2], [gap("tfidf", "majority", 32.3, 30.0, 34.6, over="rows only")]))
+    assert "TF-IDF with logistic regression beats always saying the commonest label by 32.3 points" in text
+    assert "seed" not in text
+    assert "retraining" not in text
+
+
+def test_one_arm_is_compared_with_nothing():
+    text = verdict(study([arm("full", 0.78)], []))
+    assert text == (
+        "At all 2,000 labels the score of full is 0.780 (0.760 to 0.800). There is no second arm to compare with."
+    )
+
+
+def test_few_labels_are_told_from_many():
+    rows = [gap("full", "scratch", 0.5, -1.0, 2.0)]
+    smaller = [
+        gap("full", "scratch", 5.0, 2.0, 8.0, 100),
+        gap("full", "scratch", 4.0, 1.5, 6.5, 300),
+        gap("full", "scratch", 1.0, -1.0, 3.0, 1000),
+    ]
+    assert (
+        "With fewer labels pretraining helps by 5.0 points (2.0 to 8.0) at 100, and also at 300; at 1,000 the two "
+        "cannot be told apart."
+    ) in verdict(study(THREE, rows + smaller))
+
+
+def test_labels_are_saved_only_where_the_interval_says_so():
+    rows = [gap("full", "scratch", 3.1, 1.2, 5.0)]
+    found = {"arm": "full", "reference": "scratch", "score": 0.75, "labels": 610, "interval": [400, 900], "saved": 1390}
+    words = "For what scratch reaches with all 2,000 labels, full needs about 610 (400 to 900)."
+    assert words in verdict(study(THREE, rows, labels_needed=[found]))
+    for interval in ([400, None], [400, 2000], None):
+        assert "needs" not in verdict(study(THREE, rows, labels_needed=[{**found, "interval": interval}]))
+    fewest = {**found, "labels": 100, "interval": [100, 150], "at_most": True}
+    assert "full needs 100 or fewer (100 to 150)" in verdict(study(THREE, rows, labels_needed=[fewest]))
+
+
+def test_uneven_classes_failures_and_overlap_are_mentioned():
+    arms = [arm("scratch", 0.75, clean={"mean": 0.74}), arm("full", 0.78, clean={"mean": 0.76})]
+    facts = study(arms, [gap("full", "scratch", 3.0, 1.0, 5.0)], failures=[{"cell": "full~2000~3"}])
+    facts["score"], facts["data"]["overlapping_test_rows"] = "macro_f1", 54
+    text = verdict(facts)
+    assert "Scores are macro-F1, since the classes are uneven" in text
+    assert "Without the 54 test rows that overlap with rows learned from: full 0.760 and scratch 0.740." in text
+    assert "1 run failed and is left out." in text
+
+
+def test_arms_no_better_than_the_commonest_label_are_told_so():
+    arms = [arm("majority", 0.76, seeds=1), *THREE[2:]]
+    rows = [gap("full", "scratch", 3.1, 1.2, 5.0)]
+    assert "commonest label" not in verdict(study(arms, rows))  # full is: 0.761 to 0.801
+    arms[0] = arm("majority", 0.77, seeds=1)
+    assert "No arm is clearly above always saying the commonest label (0.770)." in verdict(study(arms, rows))
+
+
+def test_a_bound_close_to_zero_is_not_rounded_onto_it():
+    assert "(0.03 to 5.0)" in verdict(study(THREE, [gap("full", "scratch", 2.5, 0.03, 5.0)]))
+    assert "(-0.004 to 5.0)" in verdict(study(THREE, [gap("full", "scratch", 2.5, -0.004, 5.0)]))
+
+
+@st.composite
+def studies(draw, told: bool):
+    """Any arms on one or two bases with any differences; `told` says whether an interval may exclude zero."""
+    bases = draw(st.sampled_from([[""], [" causal", " masked"]]))
+    kinds = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=5, unique=True))
+    names = [k + b for k in kinds for b in (bases if k not in ("tfidf", "majority") else [""])]
+    seeds = draw(st.sampled_from([1, 3, 5]))
+    arms = [arm(n, draw(st.floats(0.3, 0.95)), seeds=1 if n in ("tfidf", "majority") else seeds) for n in names]
+    counts = draw(st.sampled_from([[], [2000], [100, 2000], [100, 300, 1000, 2000]]))
+    over = "seeds and rows" if seeds >= 5 else "rows only"
+    needed = draw(st.sampled_from([None, {"seeds": 12, "rows": None}, {"seeds": None, "rows": None}]))
+    rows = []
+    for i, a in enumerate(names):
+        for b in names[max(0, i - 3) : i]:
+            for labels in counts:
+                points, reach = (
+                    draw(st.integers(-999, 999)) / 50 + 0.01,
+                    draw(st.integers(1, 500)) / 50,
+                )  # no bound is zero
+                if not told:
+                    reach += abs(points)
+                rows.append(gap(a, b, points, points - reach, points + reach, labels, over=over, needed=needed))
+    return study(arms, rows, pretraining=ONE_RUN * len(bases), failures=[{}] * draw(st.integers(0, 2)))
+
+
+def _clear(row: dict[str, Any]) -> bool:
+    low, high = row["interval"]
+    return low > 0 or high < 0
+
+
+@settings(deadline=None)
+@given(studies(told=False))
+def test_nothing_is_claimed_when_every_interval_includes_zero(facts):
+    assert not CLAIMS.search(verdict(facts))
+
+
+@settings(deadline=None)
+@given(studies(told=True))
+def test_every_claim_is_an_interval_without_zero_and_the_paragraph_is_short(facts):
+    text = verdict(facts)
+    bounds = [sorted(abs(100 * x) for x in row["interval"]) for row in facts["differences"] if _clear(row)]
+    claimed = re.findall(r"points \(([\d.]+) to ([\d.]+)\)", text)
+    for low, high in claimed:
+        assert any(abs(float(low) - b[0]) < 0.051 and abs(float(high) - b[1]) < 0.051 for b in bounds), text
+    assert len(claimed) == len(CLAIMS.findall(text)), text  # each with its interval
+    assert len(text.split()) <= 130
+    assert text.endswith(".")
+    assert ".." not in text
+    assert not re.search(r"None|nan|inf\b", text)
+
+
+def test_equal_arms_rarely_make_a_verdict_that_claims():
+    rng, claims, trials = np.random.default_rng(11), 0, 200
+    for _ in range(trials):
+        chance = 0.9 - 0.4 * rng.random(200)
+        right = {n: (rng.random((5, 200)) < chance + 0.02 * rng.standard_normal((5, 1))) * 1.0 for n in KINDS[:4]}
+        right["tfidf"] = (rng.random((1, 200)) < chance) * 1.0
+        pairs = [(a, b) for a in KINDS[:4] for b in ("scratch", "tfidf") if a != b]
+        rows = [
+            gap(a, b, 100 * e.value, 100 * e.low, 100 * e.high, needed=asdict(needed_to_tell(e)))
+            for (a, b), e in zip(pairs, holm([difference(right[a], right[b]) for a, b in pairs]), strict=True)
+        ]
+        claims += bool(CLAIMS.search(verdict(study([arm(n, r.mean()) for n, r in right.items()], rows))))
+    assert claims / trials <= 0.05
