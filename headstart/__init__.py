@@ -13,10 +13,12 @@ __version__ = "0.1.0"
 _HOMES = {
     "Classifier": "headstart.use.predict",
     "LanguageModel": "headstart.use.language",
+    "Study": "headstart.study.study",
+    "compare": "headstart.study.study",
     "finetune": "headstart.train.finetune",
     "pretrain": "headstart.train.pretrain",
 }
-__all__ = ["Classifier", "LanguageModel", "finetune", "pretrain"]
+__all__ = ["Classifier", "LanguageModel", "Study", "compare", "finetune", "pretrain"]
 
 
 def __getattr__(name: str) -> Any:

@@ -41,9 +41,9 @@ def test_imports_point_down(file: Path) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["headstart", "headstart.cli", "headstart.config", "headstart.train.run", "headstart.study.compare",
+    ["headstart", "headstart.cli", "headstart.config", "headstart.train.run", "headstart.study.verdict",
      "headstart.study.statistics", "headstart.study.report", "headstart.study.results", "headstart.study.figures",
-     "headstart.study.plots", "headstart.study.baselines"],
+     "headstart.study.plots", "headstart.study.baselines", "headstart.study.study"],
 )  # fmt: skip
 def test_light_modules_load_no_torch(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import typer
 from typer import Argument, Option
 
-from headstart.cli.app import Debug, Json, Quiet, app
+from headstart.cli.app import (
+    Batch,
+    Context,
+    Debug,
+    Encoding,
+    Json,
+    LabelColumn,
+    Quiet,
+    Set,
+    Size,
+    TextColumn,
+    Vocab,
+    app,
+    nested_settings,
+)
 from headstart.cli.terminal import Bar, guarded, piece, show, show_json, show_table
+
+LONG = 1800.0  # seconds; a study that takes longer is not started without being asked for twice
 
 
 @app.command()
@@ -37,24 +56,196 @@ def runs(
 
 @app.command()
 @guarded
+def compare(
+    data: Annotated[
+        str | None, Argument(help="Labelled rows: .csv, .tsv, .jsonl, .parquet or a folder.", show_default=False)
+    ] = None,
+    base: Annotated[list[str] | None, Option(help="A pretrained run; may be given several times.")] = None,
+    arms: Annotated[
+        str | None, Option(help="Out of majority, tfidf, scratch, frozen, last:K, full; with commas.")
+    ] = None,
+    seeds: Annotated[int | None, Option(help="Runs of every arm that has chance in it.")] = None,
+    labels: Annotated[str | None, Option(help="Label counts to compare at: 50,200,800,all.")] = None,
+    out: Annotated[str, Option(help="The study's folder; an interrupted study goes on there.")] = "runs/study",
+    corpus: Annotated[
+        list[str] | None, Option(help="Text to pretrain a base on, as a step of the study; may be given several times.")
+    ] = None,
+    objective: Annotated[str | None, Option(help="For --corpus: causal, masked, or both with a comma.")] = None,
+    size: Size = None,
+    context: Context = None,
+    vocab: Vocab = None,
+    unit: Annotated[str | None, Option(help="For --corpus: line, sentence or document.")] = None,
+    steps: Annotated[int | None, Option(help="For --corpus: updates of the pretraining.")] = None,
+    epochs: Annotated[int | None, Option(help="Times through the training rows, for every arm.")] = None,
+    rates: Annotated[str | None, Option(help="Learning rates tried on the validation rows, with commas.")] = None,
+    pool: Annotated[str | None, Option(help="What the head reads: last, cls or mean.")] = None,
+    batch_size: Batch = None,
+    valid: Annotated[str | None, Option(help="Validation rows; held out from DATA if not given.")] = None,
+    test: Annotated[str | None, Option(help="Test rows; held out from DATA if not given.")] = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    encoding: Encoding = None,
+    strict_leakage: Annotated[
+        bool, Option("--strict-leakage", help="Refuse test rows that also stand among the rows learned from.")
+    ] = False,
+    jobs: Annotated[int, Option(min=1, help="Runs at once.")] = 1,
+    yes: Annotated[bool, Option("--yes", help="Start even if it will take more than half an hour.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only say how long it would take.")] = False,
+    config: Annotated[Path | None, Option(help="Settings from a TOML file; flags win over it.")] = None,
+    settings: Set = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Compare training from scratch, frozen and tuned bases and linear baselines on DATA, over seeds and label counts."""
+    from headstart.config import merge, parse, read_toml
+    from headstart.errors import UserError
+    from headstart.study.plan import StudyConfig
+    from headstart.text.packs import located
+
+    def absolute(path: str | None) -> str | None:
+        return str(Path(located(path)).absolute()) if path else None
+
+    if data is None and config is None:
+        raise UserError("Missing DATA: labelled rows to compare on.")
+    given: dict[str, Any] = {
+        "data.train": absolute(data),
+        "data.valid": absolute(valid),
+        "data.test": absolute(test),
+        "data.text_column": text_column,
+        "data.label_column": label_column,
+        "data.encoding": encoding,
+        "bases": tuple(str(Path(b).absolute()) for b in base) if base else None,
+        "arms": _listed(arms),
+        "seeds": seeds,
+        "labels": tuple(_count(word) for word in _listed(labels) or ()) or None,
+        "rates": tuple(_number("--rates", word) for word in _listed(rates) or ()) or None,
+        "strict_leakage": strict_leakage or None,
+        "objectives": _listed(objective),
+        "pretrain.data.paths": tuple(filter(None, map(absolute, corpus))) if corpus else None,
+        "pretrain.data.unit": unit,
+        "pretrain.model.size": size,
+        "pretrain.model.context": context,
+        "pretrain.tokenizer.vocab": vocab,
+        "pretrain.train.steps": steps,
+        "finetune.epochs": epochs,
+        "finetune.pool": pool,
+        "finetune.train.batch_size": batch_size,
+    }
+    nested = merge(read_toml(config) if config else {}, nested_settings(given, settings))
+    study_config = parse(StudyConfig, nested, str(config) if config else "the settings")
+    if dry_run or not (yes or (Path(out) / "study.json").exists()):
+        from headstart.study.estimate import study_estimate
+
+        cost = study_estimate(study_config, jobs)
+        if dry_run and as_json:
+            show_json(cost)
+        elif dry_run or not quiet:
+            _show_cost(cost, dry_run)
+        if dry_run:
+            return
+        if cost["seconds"] > LONG and not _agreed():
+            raise UserError("This takes more than half an hour. Start it with --yes.")
+    from headstart.study.study import Study
+
+    study = Study.run(study_config, Path(out), jobs, Bar(quiet))
+    if as_json:
+        show_json(study.results)
+        return
+    _show_study(study)
+
+
+@app.command()
+@guarded
+def report(
+    study: Annotated[str, Argument(metavar="STUDY", help="The folder of a study.", show_default=False)],
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Build the table, the figures and the page of STUDY again from its runs."""
+    from headstart.study.study import Study
+
+    built = Study.open(Path(study))
+    if as_json:
+        show_json(built.results)
+        return
+    _show_study(built)
+
+
+def _show_cost(cost: dict[str, Any], asked: bool) -> None:
+    sentence = (
+        f"{cost['cells']} cells, about {cost['seconds'] / 60:.1f} minutes with {cost['jobs']} at once "
+        f"({cost['pretraining_seconds'] / 60:.1f} of them pretraining); {cost['memory_bytes'] / 1e6:,.0f} MB of memory"
+    )
+    show(sentence) if asked else sys.stderr.write(sentence + "\n")
+
+
+def _agreed() -> bool:
+    """Whether someone at the terminal says so; where there is none, no."""
+    return sys.stdin.isatty() and sys.stderr.isatty() and typer.confirm("Start?", err=True)
+
+
+def _show_study(study: Any) -> None:
+    _show_arms(study.results)
+    show()
+    show(study.verdict)
+    for failure in study.results["failures"]:
+        show(f"! {failure['cell']} failed with exit code {failure['exit']}: {failure['message']}")
+    show(f"the whole page: {study.page}")
+
+
+def _show_arms(results: Mapping[str, Any]) -> None:
+    for notice in results["notices"]:
+        show(f"! {notice}")
+    rows = [
+        [
+            str(arm["labels"]),
+            arm["name"],
+            f"{arm['mean']:.3f}",
+            f"{arm['interval'][0]:.3f} to {arm['interval'][1]:.3f}",
+            "" if arm["sd"] is None else f"{arm['sd']:.3f}",
+            str(arm["seeds"]),
+            f"{arm['cost']['seconds']:.1f} s",
+        ]
+        for arm in results["arms"]
+    ]
+    name = {"accuracy": "test accuracy", "macro_f1": "test macro-F1"}[results["score"]]
+    show_table(["labels", "arm", name, "95 % interval", "sd", "seeds", "time"], rows, right=(0, 2, 4, 5, 6))
+
+
+def _listed(words: str | None) -> tuple[str, ...] | None:
+    return tuple(word.strip() for word in words.split(",")) if words else None
+
+
+def _count(word: str) -> int:
+    return 0 if word == "all" else int(_number("--labels", word))
+
+
+def _number(flag: str, word: str) -> float:
+    from headstart.errors import UserError
+
+    try:
+        return float(word)
+    except ValueError:
+        raise UserError(f"{flag}: '{word}' is not a number.") from None
+
+
+@app.command()
+@guarded
 def demo(
     out: Annotated[str, Option(help="Where the runs and the page go.")] = "runs/demo",
     as_json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Run the main job on public film reviews: pretrain, fine-tune, compare, conclude. About three minutes."""
+    """Run the main job on public film reviews: pretrain, fine-tune, compare, conclude. About four minutes."""
     from headstart.study.demo import run_demo
 
     result = run_demo(Path(out), Bar(quiet))
     if as_json:
         show_json(result)
         return
-    rows = [
-        [arm["name"], "  ".join(f"{x:.3f}" for x in arm["accuracies"]), f"{arm['mean']:.3f}", f"{arm['seconds']:.0f} s"]
-        for arm in result["arms"]
-    ]
-    show_table(["arm", "test accuracy by seed", "mean", "time"], rows, right=(2, 3))
+    _show_arms(result)
     show()
     for record in result["predictions"]:
         show(f"{record['label']:>8} {max(record['probabilities'].values()):.2f}  {record['text']}")
@@ -64,4 +255,4 @@ def demo(
     )
     show()
     show(result["verdict"])
-    show(f"curves: {result['page']}")
+    show(f"the whole page: {result['page']}")

@@ -126,6 +126,13 @@ class Bar(Watch):
             rate = f"{tokens_per_second:,.0f} tokens/s"
             self.note(f"step {done} of {self.total}: loss {loss:.3f}, {rate}, about {left / 60:.1f} min left")
 
+    def reach(self, done: int, state: str) -> None:
+        if self.progress is not None:
+            self.progress.update(self.task, completed=done, state=shown(state))
+        elif time.monotonic() - self.told > TOLD_EVERY:
+            self.told = time.monotonic()
+            self.note(f"{done} of {self.total}: {state}")
+
     def note(self, text: str) -> None:
         self.console.print(shown(text), soft_wrap=True)
 

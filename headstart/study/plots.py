@@ -27,20 +27,6 @@ def plot_curves(run: Run, file: Path) -> None:
     figure.savefig(file, dpi=120)
 
 
-def plot_arms(arms: Mapping[str, Sequence[Run]], file: Path) -> None:
-    """Validation accuracy by step: one colour an arm, one line a seed."""
-    figure, (axis,) = _axes(1, (7, 4))
-    for i, (name, runs) in enumerate(arms.items()):
-        for n, run in enumerate(runs):
-            axis.plot(
-                *curve(run, "valid", "accuracy"), color=f"C{i}", alpha=0.8, marker="o", markersize=3,
-                label=name if n == 0 else None,
-            )  # fmt: skip
-    axis.set(xlabel="step", ylabel="validation accuracy")
-    axis.legend(frameon=False)
-    figure.savefig(file)
-
-
 def plot_tokens(result: Mapping[str, Any], file: Path) -> None:
     """The most probable tokens at every generated position, one column a token, darker = more probable."""
     tokens = result["tokens"]

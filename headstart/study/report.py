@@ -233,12 +233,3 @@ def _file_name(name: str, taken: set[str]) -> str:
     file = next(f for f in (plain, *(f"{plain}-{i}" for i in range(2, 1000))) if f not in taken)
     taken.add(file)
     return file
-
-
-def write_page(file: Path, facts: dict[str, Any], pictures: dict[str, str]) -> None:
-    """The demo's page: `facts` through demo.html.j2; `pictures` are SVG texts that we drew."""
-    from markupsafe import Markup
-
-    drawn = {name: Markup(svg[svg.index("<svg") :]) for name, svg in pictures.items()}
-    page = _environment().get_template("demo.html.j2").render(**facts, pictures=drawn)
-    write_file(file, page.encode())

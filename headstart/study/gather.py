@@ -1,0 +1,384 @@
+"""The cells of a study become results.json: scores with intervals, differences, curves, mistakes, costs. No torch.
+
+Everything is read from the study's folder and from the data; nothing is trained or predicted here.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headstart.config import parse, read_toml
+from headstart.errors import ModelError
+from headstart.study.plan import Arm, BaseRun, Cell, StudyConfig, arms_of, cells
+from headstart.study.statistics import (
+    FEWEST_SEEDS,
+    Estimate,
+    Scores,
+    difference,
+    heaviest_row,
+    holm,
+    labels_needed,
+    mean_interval,
+    needed_to_tell,
+    pseudo_values,
+)
+from headstart.study.verdict import verdict
+from headstart.tasks.metrics import brier, calibration_error, confusion, macro_f1
+from headstart.text.split import Labelled, split_labelled
+from headstart.train.disk import write_file
+from headstart.train.run import Run
+
+IMBALANCED = 2.0  # times as many rows of the commonest class as of the rarest: macro-F1 leads
+MISTAKES, DISAGREEMENTS = 10, 20  # shown
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What an arm said of the test rows at one label count. S seeds, N rows, C classes."""
+
+    arm: Arm
+    labels: int
+    seeds: list[int]
+    said: NDArray[np.int64]  # (S, N)
+    probabilities: NDArray[np.float64]  # (S, N, C)
+    results: list[dict[str, Any]]  # result.json of each seed
+    paths: list[Path]
+    rate: float | None
+
+
+def gather(out: Path) -> dict[str, Any]:
+    """The results of the study in `out`, also written there."""
+    if not (out / "study.json").exists():
+        raise ModelError(f"{out}: this folder is not a study.", "STUDY_MISSING")
+    cfg = parse(StudyConfig, read_toml(out / "study.toml"), str(out / "study.toml"))
+    state = json.loads((out / "study.json").read_text("utf-8"))
+    study = _Study(out, cfg, state, split_labelled(cfg.data))
+    results = study.results()
+    results["verdict"] = verdict(results)
+    write_file(out / "results.json", json.dumps(results, ensure_ascii=False, indent=1).encode())
+    return results
+
+
+class _Study:
+    def __init__(self, out: Path, cfg: StudyConfig, state: Mapping[str, Any], data: Labelled) -> None:
+        self.out, self.cfg, self.state, self.data = out, cfg, state, data
+        self.every = len(data.train) + len(data.valid)
+        self.target = np.array([data.labels.index(e.label) for e in data.test])
+        bases = [BaseRun(name, Path(b["path"]), b["shape"]) for name, b in state["bases"].items()]
+        self.arms = arms_of(cfg, bases)
+        self.taken = [t for n in cfg.labels for arm in self.arms if (t := self._take(arm, n))]
+        if not self.taken:
+            raise ModelError(f"{out}: no cell of this study is finished.", "RUN_UNFINISHED")
+        counts = Counter(e.label for e in data.train).values()
+        self.score = "macro_f1" if max(counts) > IMBALANCED * min(counts) else "accuracy"
+        self.heaviest = heaviest_row(self.target.tolist()) if self.score == "macro_f1" else 1.0
+        self.last = cfg.labels[-1]
+
+    def results(self) -> dict[str, Any]:
+        data, last = self.data, [t for t in self.taken if t.labels == self.last]
+        overlap = self.state["data"]["hygiene"]["overlapping_rows"]["test"]
+        return {
+            "title": f"Does pretraining help on {Path(self.cfg.data.train).name}?",
+            "verdict": "",
+            "notices": self._notices(),
+            "score": self.score,
+            "data": {
+                "name": Path(self.cfg.data.train).name,
+                **{key: self.state["data"][key] for key in ("rows", "labels", "files", "split_sha256")},
+                "overlapping_test_rows": len(overlap),
+            },
+            "labels": [n or self.every for n in self.cfg.labels],
+            "seeds": self.cfg.seeds,
+            "label_names": data.labels,
+            "arms": [self._row(t, overlap) for t in self.taken],
+            "differences": self._differences(),
+            "labels_needed": self._labels_needed(),
+            "curves": {t.arm.name: self._curves(t) for t in last if t.arm.base},
+            "mistakes": {t.arm.name: self._mistakes(t) for t in last if t.arm.kind != "majority"},
+            "disagreements": self._disagreements([t for t in last if t.arm.kind != "majority"]),
+            "receipts": [_receipt(t) for t in last if t.arm.base],
+            "pretraining": [_pretraining(name, Path(b["path"])) for name, b in self.state["bases"].items()],
+            "failures": self.state.get("failures", []),
+            "hygiene": self.state["data"]["hygiene"],
+            "cost": self._cost(),
+            "repeat": self._repeat(),
+        }
+
+    def scores(self, taken: Taken, rows: NDArray[np.int64] | None = None) -> Scores:
+        """(S, N) of the leading score."""
+        target, said = (self.target, taken.said) if rows is None else (self.target[rows], taken.said[:, rows])
+        if self.score == "accuracy":
+            return (said == target).astype(float)
+        return pseudo_values(macro_f1, target.tolist(), said.tolist(), len(self.data.labels))
+
+    def _take(self, arm: Arm, labels: int) -> Taken | None:
+        """The finished cells of an arm at one label count; None while there are none."""
+        wanted = [c for c in cells(self.cfg, [arm], {}) if c.labels == labels]
+        done = [c for c in wanted if (self._path(c) / "result.json").exists()]
+        if not done:
+            return None
+        said, probabilities = [], []
+        names = {label: i for i, label in enumerate(self.data.labels)}
+        for cell in done:
+            lines = (self._path(cell) / "predictions.jsonl").read_text("utf-8").splitlines()
+            records = [json.loads(line) for line in lines]
+            said.append([names[r["prediction"]] for r in records])
+            probabilities.append([[r["probabilities"][label] for label in names] for r in records])
+        results = [json.loads((self._path(c) / "result.json").read_text("utf-8")) for c in done]
+        rate = self.state.get("rates", {}).get(f"{arm.name}~{labels or 'all'}") or results[0].get("rate")
+        return Taken(
+            arm, labels, [c.seed for c in done], np.array(said), np.array(probabilities), results,
+            [self._path(c) for c in done], rate,
+        )  # fmt: skip
+
+    def _path(self, cell: Cell) -> Path:
+        return self.out / "cells" / cell.name
+
+    def _row(self, t: Taken, overlap: Sequence[int]) -> dict[str, Any]:
+        found = mean_interval(self.scores(t), heaviest=self.heaviest)
+        by_seed = self.scores(t).mean(1)
+        right = (t.said == self.target).astype(float)
+        f1 = pseudo_values(macro_f1, self.target.tolist(), t.said.tolist(), len(self.data.labels))
+        clean = np.setdiff1d(np.arange(len(self.target)), overlap)
+        without = mean_interval(self.scores(t, clean), heaviest=self.heaviest) if len(overlap) and len(clean) else None
+        shared = [(calibration_error(p, self.target.tolist()), brier(p, self.target.tolist())) for p in t.probabilities]
+        return {
+            "name": t.arm.name,
+            "kind": t.arm.kind,
+            "base": str(t.arm.base.path) if t.arm.base else None,
+            "labels": t.labels or self.every,
+            **_summary(found, by_seed),
+            "over": found.over,
+            "seeds": len(t.seeds),
+            "scores": by_seed.tolist(),
+            "accuracy": _summary(mean_interval(right), right.mean(1)),
+            "macro_f1": _summary(mean_interval(f1, heaviest=heaviest_row(self.target.tolist())), f1.mean(1)),
+            "calibration": dict(zip(("ece", "brier"), np.mean(shared, axis=0).tolist(), strict=True)),
+            "clean": {"mean": without.value, "interval": [without.low, without.high]} if without else None,
+            "rate": t.rate,
+            "confusion": np.sum([confusion(self.target.tolist(), s, len(self.data.labels)) for s in t.said.tolist()], axis=0).tolist(),
+            "cost": self._arm_cost(t),
+        }  # fmt: skip
+
+    def _differences(self) -> list[dict[str, Any]]:
+        """Each arm against scratch and against TF-IDF, and arms of one kind against each other; Holm at all labels."""
+        found: list[dict[str, Any]] = []
+        for labels in reversed(self.cfg.labels):
+            pairs = self._pairs([t for t in self.taken if t.labels == labels])
+            estimates = [self._difference(a, b) for a, b in pairs]
+            adjusted = labels == self.last
+            for (a, b), e in zip(pairs, holm(estimates) if adjusted else estimates, strict=True):
+                found.append(
+                    {
+                        "a": a.arm.name,
+                        "b": b.arm.name,
+                        "labels": labels or self.every,
+                        "difference": e.value,
+                        "interval": [e.low, e.high],
+                        "p": e.p,
+                        "level": e.level,
+                        "adjusted": adjusted,
+                        "clear": e.clear,
+                        "over": e.over,
+                        "seeds": e.seeds,
+                        "needed": None if e.clear else vars(needed_to_tell(e)),
+                    }
+                )
+        return found
+
+    def _pairs(self, here: Sequence[Taken]) -> list[tuple[Taken, Taken]]:
+        scratch = [t for t in here if t.arm.kind == "scratch"]
+        learned = [t for t in here if t.arm.base and t.arm.kind != "scratch"]
+        linear = [t for t in here if t.arm.kind == "tfidf"]
+        pairs = [(t, s) for t in learned for s in scratch if _same_shape(t, s)]
+        pairs += [(t, b) for t in [*learned, *scratch] for b in linear]
+        return pairs + [(a, b) for a, b in combinations(learned, 2) if a.arm.kind == b.arm.kind]
+
+    def _difference(self, a: Taken, b: Taken) -> Estimate:
+        """On the seeds that both have; an arm without chance in it goes with every seed of the other."""
+        x, y = self.scores(a), self.scores(b)
+        if len(a.seeds) > 1 and len(b.seeds) > 1:
+            both = sorted(set(a.seeds) & set(b.seeds))
+            x, y = (s[[t.seeds.index(seed) for seed in both]] for s, t in ((x, a), (y, b)))
+        return difference(x, y, heaviest=self.heaviest)
+
+    def _labels_needed(self) -> list[dict[str, Any]]:
+        """With how many labels each arm does as well as scratch and TF-IDF with all of them."""
+        if len(self.cfg.labels) == 1:
+            return []
+        found = []
+        for reference in (t for t in self.taken if t.labels == self.last and t.arm.kind in ("scratch", "tfidf")):
+            for arm in self.arms:
+                curve = [t for t in self.taken if t.arm == arm]
+                if arm == reference.arm or arm.kind in ("majority", "scratch") or len(curve) < 2:
+                    continue
+                if arm.base and reference.arm.base and arm.base.shape != reference.arm.base.shape:
+                    continue
+                counts = [t.labels or self.every for t in curve]
+                needed = labels_needed(counts, [self._difference(t, reference) for t in curve])
+                found.append(
+                    {
+                        "arm": arm.name,
+                        "reference": reference.arm.name,
+                        "score": float(self.scores(reference).mean()),
+                        "labels": needed.labels,
+                        "interval": [needed.low, needed.high],
+                        "at_most": needed.at_most,
+                        "saved": self.every - needed.labels if needed.labels else None,
+                    }
+                )
+        return found
+
+    def _curves(self, t: Taken) -> dict[str, Any]:
+        """Losses and accuracy at every look at the validation rows, one list a seed."""
+        found: dict[str, list[list[float]]] = {"train_loss": [], "valid_loss": [], "valid_accuracy": []}
+        steps: list[int] = []
+        for path in t.paths:
+            records = list(Run(path).read_lines("log.jsonl"))
+            looks = [r for r in records if r["split"] == "valid"]
+            steps = [r["step"] for r in looks]
+            found["valid_loss"].append([r["loss"] for r in looks])
+            found["valid_accuracy"].append([r["accuracy"] for r in looks])
+            trained = [(r["step"], r["loss"]) for r in records if r["split"] == "train"]
+            found["train_loss"].append(_between(trained, steps))
+        per_epoch = max(1, steps[1] - steps[0]) if len(steps) > 1 else 1
+        return {"labels": t.labels or self.every, "epoch": [s / per_epoch for s in steps], "step": steps, **found}
+
+    def _mistakes(self, t: Taken) -> list[dict[str, Any]]:
+        """The wrong answers that were given with most confidence: candidates for wrong labels."""
+        mean = t.probabilities.mean(0)  # (N, C)
+        said = mean.argmax(1)
+        wrong = np.flatnonzero(said != self.target)
+        order = wrong[np.argsort(-mean[wrong, said[wrong]], kind="stable")][:MISTAKES]
+        return [
+            {
+                "row": int(i),
+                "text": self.data.test[i].text,
+                "label": self.data.test[i].label,
+                "prediction": self.data.labels[said[i]],
+                "probability": float(mean[i, said[i]]),
+                "seeds": int((t.said[:, i] == said[i]).sum()),
+            }
+            for i in order
+        ]
+
+    def _disagreements(self, here: Sequence[Taken]) -> list[dict[str, Any]]:
+        """The test rows on which arms differ most."""
+        if len(here) < 2:
+            return []
+        right = np.array([(t.said == self.target).mean(0) for t in here])  # (arms, N)
+        apart = right.max(0) - right.min(0)
+        order = np.lexsort((np.arange(len(apart)), -right.std(0), -apart))[:DISAGREEMENTS]
+        return [
+            {
+                "row": int(i),
+                "text": self.data.test[i].text,
+                "label": self.data.test[i].label,
+                "said": {
+                    t.arm.name: {self.data.labels[c]: n for c, n in Counter(t.said[:, i].tolist()).most_common()}
+                    for t in here
+                },
+            }
+            for i in order
+            if apart[i] > 0
+        ]
+
+    def _arm_cost(self, t: Taken) -> dict[str, Any]:
+        tries = [r for c in self._trials(t) if (r := _result(c)) is not None]
+        return {
+            "seconds": float(np.mean([r["seconds"] for r in t.results])),
+            "tokens": int(np.mean([r.get("tokens", 0) for r in t.results])) or None,
+            "trained_parameters": t.results[0].get("trained_parameters"),
+            "memory_mb": t.results[0].get("memory_mb"),
+            "trials": len(tries),
+            "trial_seconds": sum(r["seconds"] for r in tries),
+        }
+
+    def _trials(self, t: Taken) -> list[Path]:
+        stem = t.paths[0].name.rpartition("~")[0]
+        return sorted((self.out / "cells").glob(f"{stem}~rate-*"))
+
+    def _cost(self) -> dict[str, Any]:
+        done = [r for path in sorted((self.out / "cells").iterdir()) if (r := _result(path)) is not None]
+        own = [b for b in self.state["bases"].values() if (self.out / "bases").absolute() in Path(b["path"]).parents]
+        pretraining = [r for b in own if (r := _result(Path(b["path"]))) is not None]
+        spent = sum(r["seconds"] for r in pretraining)
+        return {
+            "seconds": spent + sum(r["seconds"] for r in done),
+            "cells": len(done),
+            "pretraining_seconds": spent,
+        }
+
+    def _notices(self) -> list[str]:
+        found = list(self.state["data"]["hygiene"]["warnings"])
+        failures = self.state.get("failures", [])
+        if failures:
+            found.append(f"{len(failures)} cells failed and are in no mean; the arms they belong to have fewer seeds.")
+        if self.cfg.seeds < FEWEST_SEEDS and self.cfg.trained:
+            found.append(
+                f"{self.cfg.seeds} seeds are too few for an interval over seeds: intervals are over the test rows only."
+            )
+        if self.score == "macro_f1":
+            found.append("The classes are of very different sizes, so macro-F1 leads and not accuracy.")
+        return found
+
+    def _repeat(self) -> dict[str, Any]:
+        facts = self.state["environment"]
+        return {
+            "command": shlex.join(["headstart", *facts["command"][1:]]),
+            "settings": (self.out / "study.toml").read_text("utf-8"),
+            **{key: facts[key] for key in ("versions", "started", "platform")},
+            "threads": facts.get("threads"),
+        }
+
+
+def _summary(found: Estimate, by_seed: NDArray[np.float64]) -> dict[str, Any]:
+    sd = float(by_seed.std(ddof=1)) if len(by_seed) > 1 else None
+    return {"mean": found.value, "sd": sd, "interval": [found.low, found.high]}
+
+
+def _same_shape(a: Taken, b: Taken) -> bool:
+    return a.arm.base is not None and b.arm.base is not None and a.arm.base.shape == b.arm.base.shape
+
+
+def _between(trained: Sequence[tuple[int, float]], steps: Sequence[int]) -> list[float]:
+    """The mean training loss since the look before; at the first look, the first loss there is."""
+    edges = [-1, *steps]
+    means = [[loss for s, loss in trained if low < s <= high] for low, high in zip(edges, steps, strict=False)]
+    return [float(np.mean(part)) if part else trained[0][1] for part in means]
+
+
+def _receipt(t: Taken) -> dict[str, Any]:
+    receipt = Run(t.paths[0]).read_json("receipt.json")
+    return {
+        "arm": t.arm.name,
+        "base": receipt["base"],
+        **{key: len(receipt[key]) for key in ("copied", "new", "frozen", "frozen_moved")},
+        **{key: receipt[key] for key in ("base_sha256_before", "base_sha256_after")},
+    }
+
+
+def _pretraining(name: str, path: Path) -> dict[str, Any]:
+    result, config = _result(path) or {}, Run(path).config
+    return {
+        "name": name,
+        "run": str(path),
+        "objective": getattr(config, "objective", None),
+        "valid_loss": (result.get("valid") or {}).get("loss"),
+        **{key: result.get(key) for key in ("seconds", "tokens", "parameters")},
+    }
+
+
+def _result(path: Path) -> dict[str, Any] | None:
+    file = path / "result.json"
+    return json.loads(file.read_text("utf-8")) if file.exists() else None

@@ -1,0 +1,278 @@
+"""A study carried out: every cell a run of its own, what is finished kept, only what is missing run.
+
+    STUDY/
+      study.toml    every setting
+      study.json    what was found at the start (files, hygiene, bases), chosen rates, failures, machine
+      bases/        what the study itself pretrained
+      features/     what frozen bases make of the rows; cleared away at the end
+      cells/        a run directory a cell; a baseline has result.json and predictions.jsonl only
+
+gather.py makes results.json of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import shutil
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headstart.config import LabelledConfig, differences, parse, read_toml, to_toml
+from headstart.errors import ConfigError, DataError, Stopped, UserError
+from headstart.study.baselines import BASELINES
+from headstart.study.plan import BaseRun, Cell, StudyConfig, arms_of, cells, finetuning, named_bases, trials
+from headstart.tasks.metrics import class_scores
+from headstart.text.files import file_facts
+from headstart.text.read import text_files
+from headstart.text.split import SELECTED_FROM, Labelled, draw, split_labelled
+from headstart.train.disk import write_file
+from headstart.train.environment import environment
+from headstart.train.lock import lock_folder
+from headstart.train.run import Run
+from headstart.train.watch import Watch
+
+MAY_GROW = ("seeds", "arms", "labels", "bases")  # a study can be extended by these: cells do not depend on each other
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a cell ended."""
+
+    cell: str
+    exit: int = 0
+    message: str = ""
+
+
+def run_study(cfg: StudyConfig, out: Path, jobs: int = 1, watch: Watch | None = None) -> Path:
+    """Run whatever of the study is missing in `out`; the folder, ready to be gathered."""
+    watch = watch or Watch()
+    _check_folder(out, cfg)
+    out.mkdir(parents=True, exist_ok=True)
+    with lock_folder(out):
+        data = split_labelled(cfg.data)
+        state = _begin(out, cfg, data, watch)
+        bases = [*_given(cfg), *_pretrained(out, cfg, watch)] if cfg.trained else []
+        _note_bases(state, bases)
+        arms = arms_of(cfg, bases)
+        every = len(data.train) + len(data.valid)
+        grid = _Grid(out, cfg, every, jobs, watch)
+        enough = [n for n in cfg.labels if (n or every) >= SELECTED_FROM]
+        chosen = _chosen(out, trials(cfg, arms, enough), grid)
+        grid.run(cells(cfg, arms, chosen))
+        state["rates"] = {f"{arm}~{labels or 'all'}": rate for (arm, labels), rate in chosen.items()}
+        state["failures"] = [vars(outcome) for outcome in grid.failures]
+        _write(out, state)
+        shutil.rmtree(out / "features", ignore_errors=True)
+    return out
+
+
+def _check_folder(out: Path, cfg: StudyConfig) -> None:
+    """A new folder, or one with this study in it."""
+    if (out / "study.toml").exists():
+        before = parse(StudyConfig, read_toml(out / "study.toml"), str(out / "study.toml"))
+        changed = [d for d in differences(before, cfg.model_dump()) if not d.startswith(MAY_GROW)]
+        if changed:
+            raise ConfigError(
+                f"{out} is a study with other settings: {'; '.join(changed)}. Choose another --out. "
+                f"Only {', '.join(MAY_GROW)} may be extended."
+            )
+    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} already exists and is not a study. Choose another --out.", "RUN_EXISTS")
+
+
+def _begin(out: Path, cfg: StudyConfig, data: Labelled, watch: Watch) -> dict[str, Any]:
+    """study.json as it stands before the first cell; on a second start, insisting that the data are the same."""
+    paths = [path for path in (cfg.data.train, cfg.data.valid, cfg.data.test) if path]
+    files = file_facts(text_files(paths))
+    write_file(out / "study.toml", to_toml(cfg).encode())
+    if (out / "study.json").exists():
+        state: dict[str, Any] = json.loads((out / "study.json").read_text("utf-8"))
+        changed = [f["file"] for f, g in zip(files, state["data"]["files"], strict=False) if f != g]
+        if changed or len(files) != len(state["data"]["files"]):
+            raise DataError(f"{', '.join(map(str, changed))}: changed since this study began.", "DATA_CHANGED")
+        return state
+    watch.note("Looking for copies, contradictions and imbalance among the rows ...")
+    facts = data.facts()
+    overlap = len(facts["hygiene"]["overlapping_rows"]["test"])
+    if overlap and cfg.strict_leakage:
+        raise DataError(
+            f"{overlap} of the {len(data.test)} test rows also stand among the rows learned from; --strict-leakage "
+            "refuses them. Remove them, or leave it out to see the scores with and without them.",
+            "DATA_LEAK",
+        )
+    if not data.test:
+        raise DataError("There are no test rows to compare on. Give --test, or a test_fraction above 0.", "DATA_SMALL")
+    for warning in facts["hygiene"]["warnings"]:
+        watch.note(f"Note: {warning}")
+    state = {"data": {"files": files, **facts}, "environment": {**environment(), "threads": os.cpu_count()}}
+    _write(out, state)
+    return state
+
+
+def _write(out: Path, state: Mapping[str, Any]) -> None:
+    write_file(out / "study.json", json.dumps(state, ensure_ascii=False, indent=1).encode())
+
+
+def _given(cfg: StudyConfig) -> list[BaseRun]:
+    paths = [Run.open(base).path.absolute() for base in cfg.bases]
+    return named_bases(paths, [_shape(path) for path in paths])
+
+
+def _pretrained(out: Path, cfg: StudyConfig, watch: Watch) -> Iterator[BaseRun]:
+    """The bases that are pretrained as a step of the study: one for each objective, same text, same budget."""
+    for objective in cfg.objectives if cfg.pretrain else ():
+        from headstart.train.pretrain import pretrain
+
+        path = (out / "bases" / objective).absolute()
+        watch.note(f"Pretraining: {objective} ...")
+        pretrain(cfg.pretraining(objective), path, resume=Run(path).there, watch=watch)
+        yield BaseRun(objective, path, _shape(path))
+
+
+def _shape(path: Path) -> str:
+    """Equal for two runs whose models before training are the same: shape and tokenizer."""
+    digest = hashlib.sha256((path / "model" / "tokenizer.json").read_bytes())
+    digest.update(Run.open(path).config.model.model_dump_json().encode())
+    return digest.hexdigest()
+
+
+def _note_bases(state: dict[str, Any], bases: Sequence[BaseRun]) -> None:
+    """Keep the weights' checksums; a base that was trained anew would make the cells incomparable."""
+    kept = state.setdefault("bases", {})
+    for base in bases:
+        now = hashlib.sha256((base.path / "model" / "model.safetensors").read_bytes()).hexdigest()
+        if kept.setdefault(base.name, {"path": str(base.path), "shape": base.shape, "sha256": now})["sha256"] != now:
+            raise ConfigError(f"The base {base.path} has changed since this study began. Begin a new study.")
+
+
+def _chosen(out: Path, wanted: list[Cell], grid: _Grid) -> dict[tuple[str, int], float]:
+    """The learning rate that did best on the validation rows, for each arm and number of labels."""
+    grid.run(wanted)
+    found: dict[tuple[str, int], list[tuple[float, float, float]]] = {}
+    for cell in wanted:
+        result = out / "cells" / cell.name / "result.json"
+        if result.exists() and cell.rate:  # a trial that failed is not chosen
+            valid = json.loads(result.read_text("utf-8"))["valid"]
+            found.setdefault((cell.arm.name, cell.labels), []).append((valid["accuracy"], -valid["loss"], cell.rate))
+    return {key: max(scores)[2] for key, scores in found.items()}
+
+
+class _Grid:
+    """Runs cells, one after the other or several at once, and remembers which failed."""
+
+    def __init__(self, out: Path, cfg: StudyConfig, rows: int, jobs: int, watch: Watch) -> None:
+        self.out, self.cfg, self.rows, self.jobs, self.watch = out, cfg, rows, jobs, watch
+        self.failures: list[Outcome] = []
+
+    def run(self, wanted: Sequence[Cell]) -> None:
+        missing = [cell for cell in wanted if not (self.out / "cells" / cell.name / "result.json").exists()]
+        if not missing:
+            return
+        began, weight = time.monotonic(), {cell.name: self._weight(cell) for cell in missing}
+        left = sum(weight.values())
+        whole = left
+        with self.watch.bar("cells", len(missing)):
+            for done, outcome in enumerate(self._outcomes(missing), start=1):
+                left -= weight[outcome.cell]
+                minutes = (time.monotonic() - began) / 60 * left / max(whole - left, 1e-9)
+                if outcome.exit:
+                    self.failures.append(outcome)
+                    self.watch.note(f"{outcome.cell} failed (exit code {outcome.exit}): {outcome.message}")
+                self.watch.reach(done, f"{outcome.cell}, about {minutes:.1f} min left")
+
+    def _weight(self, cell: Cell) -> float:
+        """About how long a cell takes, next to others: its updates, where the base takes part in them."""
+        if cell.arm.kind in ("majority", "tfidf", "frozen"):
+            return 10.0
+        cfg = finetuning(self.cfg, cell, self.out)
+        return max(cfg.least_steps, cfg.epochs * 0.8 * (cell.labels or self.rows) / cfg.train.batch_size)
+
+    def _outcomes(self, missing: Sequence[Cell]) -> Iterator[Outcome]:
+        work = [_Work(self.cfg, cell, self.out, self.jobs) for cell in missing]
+        if self.jobs == 1:
+            yield from map(run_cell, work)
+            return
+        while work:  # a worker that is killed takes its pool with it: what it was at counts as failed, the rest goes on
+            with ProcessPoolExecutor(self.jobs, multiprocessing.get_context("spawn")) as pool:
+                waiting = {pool.submit(run_cell, w): w for w in work[: self.jobs]}
+                rest = work[self.jobs :]
+                broken = False
+                while waiting:
+                    done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        w = waiting.pop(future)
+                        try:
+                            yield future.result()
+                        except BrokenProcessPool:
+                            broken = True
+                            yield Outcome(w.cell.name, 137, "its process was killed")
+                        if rest and not broken:
+                            waiting[pool.submit(run_cell, rest[0])] = rest.pop(0)
+            work = rest
+
+
+@dataclass(frozen=True)
+class _Work:
+    cfg: StudyConfig
+    cell: Cell
+    out: Path
+    jobs: int
+
+
+def run_cell(work: _Work) -> Outcome:
+    """Train and test one cell; a fault of its own is its outcome, a stop from outside is passed on."""
+    name, path = work.cell.name, work.out / "cells" / work.cell.name
+    try:
+        if work.cell.arm.base is None:
+            _run_baseline(work.cfg.data, work.cell, path)
+        else:
+            _run_finetuning(work, path)
+    except Stopped:
+        raise
+    except UserError as error:
+        return Outcome(name, error.exit_code, str(error))
+    except MemoryError:
+        return Outcome(name, 6, "out of memory")
+    except Exception as error:
+        with tempfile.NamedTemporaryFile("w", prefix="headstart-crash-", suffix=".txt", delete=False) as file:
+            file.write(traceback.format_exc())
+        return Outcome(name, 1, f"{type(error).__name__}: {error}. Details: {file.name}")
+    return Outcome(name)
+
+
+def _run_finetuning(work: _Work, path: Path) -> None:
+    from headstart.train.finetune import finetune
+
+    cfg = finetuning(work.cfg, work.cell, (work.out / "features").absolute())
+    if work.jobs > 1 and not cfg.train.threads:
+        threads = max(1, (os.cpu_count() or 1) // work.jobs)
+        cfg = cfg.model_copy(update={"train": cfg.train.model_copy(update={"threads": threads})})
+    finetune(cfg, path, resume=Run(path).there)
+    if work.cell.trial or work.cell.labels or work.cell.seed:  # the weights of one seed an arm are enough
+        shutil.rmtree(path / "model")
+
+
+def _run_baseline(cfg: LabelledConfig, cell: Cell, path: Path) -> None:
+    whole = split_labelled(cfg)
+    data = draw(whole, cell.labels, cell.seed) if cell.labels else whole
+    made = BASELINES[cell.arm.kind](data)
+    records = [
+        {"row": i, "label": example.label, "prediction": said, "probabilities": row}
+        for i, (example, said, row) in enumerate(zip(data.test, made.predictions, made.probabilities, strict=True))
+    ]
+    lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    write_file(path / "predictions.jsonl", lines.encode())
+    truth = [data.labels.index(e.label) for e in data.test]
+    scores = class_scores(truth, [data.labels.index(said) for said in made.predictions], len(data.labels))
+    result = {"test": scores, "seconds": made.seconds, "rate": made.strength, "trained_parameters": made.parameters}
+    write_file(path / "result.json", json.dumps(result).encode())

@@ -1,0 +1,188 @@
+"""What a study compares: its settings, its arms, and the cells that have to be run. No torch.
+
+A cell is one arm, trained on one number of labels with one seed. Arms differ in where their weights start and in what
+of them learns, and in nothing else: same rows, same number of updates, same number of tries on the validation rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from headstart.config import FinetuneConfig, Frozen, LabelledConfig, Objective, PretrainConfig, merge, parse
+
+BASELINES = ("majority", "tfidf")  # arms without a transformer, in baselines.py
+ARM = r"majority|tfidf|scratch|frozen|full|last:[1-9]\d*"
+# Tried on the validation rows; the middle one is used where there are too few to choose on. A new head alone needs more.
+RATES = {"frozen": (1e-3, 3e-3, 1e-2), "other": (3e-4, 1e-3, 3e-3)}
+TRIAL_SEED = 1000  # of the runs that only choose a rate: no seed that is compared later
+
+
+class StudyConfig(Frozen):
+    """Arms x seeds x label counts on one split: what is compared with what."""
+
+    data: LabelledConfig
+    bases: tuple[str, ...] = ()  # pretrained runs; those pretrained by the study itself come after them
+    arms: tuple[str, ...] = ("majority", "tfidf", "scratch", "frozen", "full")  # or last:K
+    seeds: int = Field(5, ge=1)
+    labels: tuple[int, ...] = (0,)  # rows learned from, validation rows among them; 0 = all
+    rates: tuple[float, ...] = ()  # learning rates tried on the validation rows; empty: three that suit the arm
+    least_steps: int = Field(300, ge=1)  # updates, however few the labels
+    strict_leakage: bool = False  # refuse test rows that also stand among the rows learned from
+    objectives: tuple[Objective, ...] = ("causal",)  # each gives a base, when there is a corpus to pretrain on
+    pretrain: dict[str, Any] = Field(
+        default_factory=dict
+    )  # settings of that pretraining, as in its config.toml; its data.paths is the corpus
+    finetune: dict[str, Any] = Field(
+        default_factory=dict
+    )  # settings of every arm that is trained, as in its config.toml
+
+    @field_validator("arms")
+    @classmethod
+    def arms_are_known(cls, arms: tuple[str, ...]) -> tuple[str, ...]:
+        strange = [arm for arm in arms if not re.fullmatch(ARM, arm)]
+        if strange or not arms:
+            raise ValueError(
+                f"unknown arm '{', '.join(strange)}'; an arm is majority, tfidf, scratch, frozen, last:K or full"
+            )
+        return tuple(dict.fromkeys(arms))
+
+    @field_validator("labels")
+    @classmethod
+    def labels_are_ordered(cls, labels: tuple[int, ...]) -> tuple[int, ...]:
+        if not labels or min(labels) < 0:
+            raise ValueError("label counts are whole numbers above 0, or 'all'")
+        return tuple(sorted(set(labels), key=lambda n: n or float("inf")))  # 0, all of them, comes last
+
+    @model_validator(mode="after")
+    def jobs_can_be_made(self) -> Self:
+        """Faults of the two inner tables are found now, not when their turn comes."""
+        if self.pretrain and not self.pretrain.get("data", {}).get("paths"):
+            raise ValueError("settings of a pretraining without a corpus: give --corpus, or leave them out")
+        for objective in self.objectives if self.pretrain else ():
+            self.pretraining(objective)
+        self.finetuning({"base": "gpt"})
+        if self.trained and not self.bases and not self.pretrain:
+            raise ValueError(f"the arms {', '.join(self.trained)} need a base: --base RUN, or --corpus to pretrain one")
+        return self
+
+    @property
+    def trained(self) -> list[str]:
+        """The arms that have a transformer to train."""
+        return [arm for arm in self.arms if arm not in BASELINES]
+
+    def pretraining(self, objective: Objective) -> PretrainConfig:
+        return parse(PretrainConfig, {**self.pretrain, "objective": objective}, "pretrain")
+
+    def finetuning(self, settings: Mapping[str, Any]) -> FinetuneConfig:
+        own = {"data": self.data.model_dump(), "least_steps": self.least_steps, "train": {"tensorboard": False}}
+        return parse(FinetuneConfig, merge(merge(own, self.finetune), settings), "finetune")
+
+
+@dataclass(frozen=True)
+class BaseRun:
+    """A pretrained run that arms stand on."""
+
+    name: str
+    path: Path
+    shape: str  # equal for two bases whose untrained models are the same
+
+
+@dataclass(frozen=True)
+class Arm:
+    name: str
+    kind: str  # majority, tfidf, scratch, frozen, last:K, full
+    base: BaseRun | None = None
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        return () if self.base is None else RATES.get(self.kind, RATES["other"])
+
+
+@dataclass(frozen=True)
+class Cell:
+    arm: Arm
+    labels: int  # 0 = all
+    seed: int
+    rate: float | None = None  # None for a baseline
+    trial: bool = False  # only to choose a rate: never shown the test rows
+
+    @property
+    def name(self) -> str:
+        base = [self.arm.base.name] if self.arm.base else []
+        words = [re.sub(r"[^\w.-]+", "-", "-".join([self.arm.kind, *base])), str(self.labels or "all")]
+        return "~".join([*words, f"rate-{self.rate:g}" if self.trial else str(self.seed)])
+
+
+def arms_of(cfg: StudyConfig, bases: list[BaseRun]) -> list[Arm]:
+    """Baselines once, the others once for each base; training from scratch once for each shape."""
+    arms: list[Arm] = [Arm(kind, kind) for kind in cfg.arms if kind in BASELINES]
+    for kind in cfg.trained:
+        untrained: set[str] = set()
+        for base in bases:
+            if kind == "scratch" and base.shape in untrained:
+                continue
+            untrained.add(base.shape)
+            arms.append(Arm(f"{kind} {base.name}" if len(bases) > 1 else kind, kind, base))
+    return arms
+
+
+def named_bases(paths: list[Path], shapes: list[str]) -> list[BaseRun]:
+    """Bases under the shortest names that tell them apart.
+
+    >>> [b.name for b in named_bases([Path("a/x"), Path("b/x"), Path("b/y")], ["", "", ""])]
+    ['a/x', 'b/x', 'y']
+    """
+    names = [path.name for path in paths]
+    clash = {name for name in names if names.count(name) > 1}
+    return [
+        BaseRun(f"{path.parent.name}/{path.name}" if path.name in clash else path.name, path, shape)
+        for path, shape in zip(paths, shapes, strict=True)
+    ]
+
+
+def trials(cfg: StudyConfig, arms: list[Arm], selected: list[int]) -> list[Cell]:
+    """The runs that choose a learning rate, for each arm and each number of labels that is enough to choose on."""
+    return [
+        Cell(arm, labels, TRIAL_SEED, rate, trial=True)
+        for labels in selected
+        for arm in arms
+        if arm.base is not None and len(cfg.rates or arm.rates) > 1
+        for rate in cfg.rates or arm.rates
+    ]
+
+
+def cells(cfg: StudyConfig, arms: list[Arm], rates: Mapping[tuple[str, int], float]) -> list[Cell]:
+    """The runs that are compared; `rates` are those that were chosen, by arm and labels."""
+    found = []
+    for labels in cfg.labels:
+        for arm in arms:
+            tried = cfg.rates or arm.rates
+            usual = tried[len(tried) // 2] if arm.base else None
+            # With all the labels a baseline has nothing random about it.
+            seeds = 1 if arm.kind in BASELINES and not labels else cfg.seeds
+            found += [Cell(arm, labels, seed, rates.get((arm.name, labels), usual)) for seed in range(seeds)]
+    return found
+
+
+def finetuning(cfg: StudyConfig, cell: Cell, features: Path) -> FinetuneConfig:
+    """The settings of the run behind a cell."""
+    arm = cell.arm
+    assert arm.base is not None, "a baseline is not fine-tuned"
+    return cfg.finetuning(
+        {
+            "base": str(arm.base.path),
+            "init": "scratch" if arm.kind == "scratch" else "pretrained",
+            "scope": {"scratch": "full", "frozen": "head"}.get(arm.kind, arm.kind),
+            "features": str(features) if arm.kind == "frozen" else None,
+            "check": False,
+            "predictions": "none" if cell.trial else "labels",  # the texts stand in the data, once for all cells
+            "data": {"labels": cell.labels, "draw": cell.seed},
+            "train": {"seed": cell.seed, "lr": cell.rate},
+        }
+    )

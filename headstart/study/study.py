@@ -1,0 +1,83 @@
+"""A study as an object: run it or open it, then its table, its verdict, its page, its pictures."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from headstart.config import parse
+from headstart.errors import DataError
+from headstart.study.figures import main_picture
+from headstart.study.gather import gather
+from headstart.study.plan import StudyConfig
+from headstart.study.report import study_html, write_report
+from headstart.study.results import Results
+from headstart.train.disk import write_file
+from headstart.train.watch import Watch
+
+
+class Study:
+    def __init__(self, folder: Path, results: dict[str, Any]) -> None:
+        self.folder, self.results = folder, results
+
+    @classmethod
+    def run(cls, cfg: StudyConfig, out: Path, jobs: int = 1, watch: Watch | None = None) -> Study:
+        """Run whatever is missing of a study, and build its page."""
+        from headstart.study.grid import run_study
+
+        return cls.open(run_study(cfg, out, jobs, watch))
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Study:
+        """A study that was run, gathered anew from its cells, with its page built again."""
+        results = gather(Path(folder))
+        write_report(Path(folder))
+        return cls(Path(folder), results)
+
+    @property
+    def verdict(self) -> str:
+        return self.results["verdict"]
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """One record an arm and label count: pandas.DataFrame(study.table) shows it."""
+        shown = ("name", "base", "labels", "mean", "sd", "interval", "over", "seeds", "rate")
+        return [{key: arm[key] for key in shown} for arm in self.results["arms"]]
+
+    @property
+    def page(self) -> Path:
+        return self.folder / "report.html"
+
+    def plot(self) -> Any:
+        """Score against labels, or the arms beside each other, as a matplotlib figure."""
+        picture = main_picture(Results.model_validate(self.results))
+        return picture.figure if picture else None
+
+    def _repr_html_(self) -> str:
+        return study_html(self.results)
+
+
+def compare(
+    texts: Sequence[str],
+    labels: Sequence[str],
+    base: str | Path | Sequence[str | Path] = (),
+    arms: Sequence[str] = ("majority", "tfidf", "scratch", "frozen", "full"),
+    out: str | Path = "runs/study",
+    watch: Watch | None = None,
+    jobs: int = 1,
+    **settings: Any,
+) -> Study:
+    """Compare arms on labelled texts; `settings` are those of a study, such as seeds=5, labels=(100, 0), rates=(1e-3,)."""
+    if len(texts) != len(labels):
+        raise DataError(f"{len(texts)} texts and {len(labels)} labels: there must be one label for each text.")
+    out = Path(out).absolute()
+    table = io.StringIO()
+    csv.writer(table).writerows([("text", "label"), *zip(texts, map(str, labels), strict=True)])
+    rows = out.with_name(f"{out.name}-rows.csv")  # beside the study: its folder must be new, or hold this study
+    write_file(rows, table.getvalue().encode())
+    bases = [base] if isinstance(base, (str, Path)) else list(base)
+    given = {"data": {"train": str(rows)}, "bases": tuple(str(Path(b).absolute()) for b in bases), "arms": tuple(arms)}
+    return Study.run(parse(StudyConfig, {**given, **settings}), out, jobs, watch)

@@ -1,0 +1,294 @@
+"""A study runs what is missing, loses nothing, averages nothing away, and keeps the test rows shut until the end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import headstart
+from headstart.cli import app
+from headstart.config import PretrainConfig, parse, read_toml
+from headstart.errors import ConfigError, DataError, DivergedError, Stopped
+from headstart.study import grid
+from headstart.study.plan import StudyConfig, arms_of, named_bases
+from headstart.study.study import Study
+from headstart.train.pretrain import pretrain
+
+ARMS = ("majority", "tfidf", "scratch", "frozen", "full")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("base")
+    text = folder / "text.txt"
+    text.write_text("\n".join(f"film {i} was a film from end to end" for i in range(60)))
+    train = {"steps": 2, "batch_size": 8, "threads": 1, "tensorboard": False}
+    settings = {
+        "data": {"paths": [str(text)], "unit": "line"},
+        "model": {"size": "nano", "context": 16},
+        "train": train,
+    }
+    pretrain(parse(PretrainConfig, settings), folder / "run")
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    good, bad = ("lovely", "warm", "bright", "clever"), ("awful", "cold", "dull", "stupid")
+    lines = [f"film {i} was {(good if i % 2 else bad)[i // 2 % 4]},{'pos' if i % 2 else 'neg'}" for i in range(60)]
+    path = tmp_path_factory.mktemp("rows") / "rows.csv"
+    path.write_text("\n".join(["text,label", *lines]) + "\n")
+    return path
+
+
+def settings(base: Path, rows: Path, **changes: Any) -> StudyConfig:
+    common = {
+        "data": {"train": str(rows)},
+        "bases": [str(base)],
+        "arms": ARMS,
+        "seeds": 2,
+        "labels": [20, 0],
+        "rates": [0.01],
+        "least_steps": 4,
+        "finetune": {"epochs": 1, "train": {"threads": 1}},
+    }
+    return parse(StudyConfig, {**common, **changes})
+
+
+def same(results: dict[str, Any]) -> dict[str, Any]:
+    """Results without what depends on the clock, the folder and the command."""
+    arms = [{**arm, "cost": None} for arm in results["arms"]]
+    return {**results, "arms": arms, "cost": None, "repeat": None, "receipts": None}
+
+
+@pytest.fixture(scope="module")
+def whole(base: Path, rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """A study that nothing disturbed; read only."""
+    return Study.run(settings(base, rows), tmp_path_factory.mktemp("studies") / "whole")
+
+
+def test_every_arm_stands_in_the_results_with_its_interval(whole):
+    found = {(arm["name"], arm["labels"]): arm for arm in whole.results["arms"]}
+    assert set(found) == {(name, labels) for name in ARMS for labels in (20, 48)}
+    for arm in found.values():
+        assert arm["interval"][0] <= arm["mean"] <= arm["interval"][1]
+        assert arm["seeds"] == (1 if arm["kind"] in ("majority", "tfidf") and arm["labels"] == 48 else 2)
+        assert arm["mean"] == pytest.approx(sum(arm["scores"]) / len(arm["scores"]))
+    assert found["tfidf", 48]["mean"] == 1.0
+    assert {(d["a"], d["b"]) for d in whole.results["differences"]} == {
+        ("frozen", "scratch"), ("full", "scratch"), ("frozen", "tfidf"), ("full", "tfidf"), ("scratch", "tfidf"),
+    }  # fmt: skip
+    assert whole.verdict
+    assert whole.page.exists()
+
+
+def test_the_arms_saw_the_same_rows(whole):
+    cells = whole.folder / "cells"
+    for labels in ("20", "all"):
+        for seed in (0, 1):
+            seen = {
+                json.loads((path / "data.json").read_text())["split_sha256"]
+                for path in cells.glob(f"*~{labels}~{seed}")
+                if (path / "data.json").exists()
+            }
+            assert len(seen) == 1
+
+
+def test_weights_are_kept_of_one_seed_an_arm(whole):
+    kept = sorted(path.parents[1].name for path in whole.folder.glob("cells/*/model/model.safetensors"))
+    assert kept == ["frozen-run~all~0", "full-run~all~0", "scratch-run~all~0"]
+    assert not (whole.folder / "features").exists()
+    assert sum(p.stat().st_size for p in whole.folder.rglob("predictions.jsonl")) < 40_000
+
+
+def test_a_study_killed_half_way_gives_the_same_table(whole, base, rows, tmp_path, monkeypatch):
+    cfg, done = settings(base, rows), []
+    run_cell = grid.run_cell
+
+    def killed(work: Any) -> Any:
+        if len(done) == 9:
+            raise Stopped("killed", 15)
+        done.append(work.cell.name)
+        return run_cell(work)
+
+    monkeypatch.setattr(grid, "run_cell", killed)
+    with pytest.raises(Stopped):
+        Study.run(cfg, tmp_path / "study")
+    monkeypatch.setattr(grid, "run_cell", lambda work: done.append(work.cell.name) or run_cell(work))
+    again = Study.run(cfg, tmp_path / "study")
+    assert sorted(done) == sorted(path.name for path in (whole.folder / "cells").iterdir()), "each cell was run once"
+    assert same(again.results) == same(whole.results)
+
+
+def test_a_failed_cell_is_told_and_not_averaged_away(base, rows, tmp_path, monkeypatch):
+    from headstart.train import finetune
+
+    train = finetune.train
+
+    def diverging(model: Any, task: Any, batches: Any, valid: Any, cfg: Any, *rest: Any) -> Any:
+        if cfg.seed == 1:
+            raise DivergedError("The loss is not finite.")
+        return train(model, task, batches, valid, cfg, *rest)
+
+    monkeypatch.setattr(finetune, "train", diverging)
+    cfg = settings(base, rows, arms=("tfidf", "full"), labels=[0], seeds=3)
+    found = Study.run(cfg, tmp_path / "study").results
+    assert found["failures"] == [{"cell": "full-run~all~1", "exit": 7, "message": "The loss is not finite."}]
+    assert [arm["seeds"] for arm in found["arms"] if arm["name"] == "full"] == [2]
+    assert any("1 cells failed" in notice for notice in found["notices"])
+    monkeypatch.setattr(finetune, "train", train)
+    mended = Study.run(cfg, tmp_path / "study").results
+    assert mended["failures"] == []
+    assert [arm["seeds"] for arm in mended["arms"] if arm["name"] == "full"] == [3]
+
+
+def test_rates_are_chosen_on_validation_rows_and_the_test_rows_stay_shut(base, tmp_path):
+    lines = [f"film {i} was {'good' if i % 2 else 'bad'},{i % 2}" for i in range(300)]
+    rows = tmp_path / "rows.csv"
+    rows.write_text("\n".join(["text,label", *lines]) + "\n")
+    cfg = settings(base, rows, arms=("frozen",), labels=[50, 0], seeds=1, rates=[0.001, 0.1])
+    found = Study.run(cfg, tmp_path / "study")
+    tried = sorted(p.name for p in (found.folder / "cells").glob("*rate*"))
+    assert tried == ["frozen-run~all~rate-0.001", "frozen-run~all~rate-0.1"]  # 50 labels are too few to choose on
+    assert not any((found.folder / "cells" / name / "predictions.jsonl").exists() for name in tried)
+    scores = {
+        name: json.loads((found.folder / "cells" / name / "result.json").read_text())["valid"]["accuracy"]
+        for name in tried
+    }
+    best = max(scores, key=scores.__getitem__).rpartition("-")[2]
+    assert [arm["rate"] for arm in found.results["arms"]] == [None, float(best)]
+
+
+def test_a_study_can_be_extended_but_not_changed(base, rows, tmp_path):
+    small = {"arms": ("majority", "tfidf"), "bases": []}
+    Study.run(settings(base, rows, **small, seeds=1), tmp_path / "study")
+    more = Study.run(settings(base, rows, **small, seeds=3), tmp_path / "study")
+    assert [arm["seeds"] for arm in more.results["arms"]] == [3, 3, 1, 1]
+    with pytest.raises(ConfigError, match="least_steps: 4, not 5"):
+        Study.run(settings(base, rows, **small, least_steps=5), tmp_path / "study")
+
+
+def test_overlapping_test_rows_are_scored_apart_or_refused(base, rows, tmp_path):
+    lines = rows.read_text().splitlines()
+    test = tmp_path / "test.csv"
+    test.write_text("\n".join([lines[0], *lines[1:4], *(f"film x{i} was lovely,pos" for i in range(9))]) + "\n")
+    data = {"train": str(rows), "test": str(test)}
+    changes = {"data": data, "arms": ("majority", "tfidf"), "bases": []}
+    found = Study.run(settings(base, rows, **changes), tmp_path / "study").results
+    assert found["data"]["overlapping_test_rows"] >= 3
+    assert found["notices"][0].startswith(f"{found['data']['overlapping_test_rows']} of 12 test rows stand in train")
+    assert all(arm["clean"] for arm in found["arms"])
+    with pytest.raises(DataError, match="--strict-leakage refuses") as caught:
+        Study.run(settings(base, rows, **changes, strict_leakage=True), tmp_path / "strict")
+    assert caught.value.code == "DATA_LEAK"
+
+
+def test_the_command_line_runs_a_study_and_rebuilds_its_report(base, rows, tmp_path):
+    out = tmp_path / "study"
+    words = ["compare", rows, "--base", base, "--arms", "tfidf,full", "--seeds", 1, "--rates", "0.01", "--labels", "20,all",
+             "--epochs", 1, "--set", "least_steps=4", "--out", out]  # fmt: skip
+    done = CliRunner().invoke(app, [*map(str, words), "--json"])
+    assert done.exit_code == 0, done.output
+    printed = json.loads(done.stdout)
+    assert {"arms", "differences", "hygiene", "cost", "verdict"} <= printed.keys()
+    (out / "report.html").unlink()
+    again = CliRunner().invoke(app, ["report", str(out), "--json"])
+    assert json.loads(again.stdout) == printed
+    assert (out / "report.html").exists()
+    shown = CliRunner().invoke(app, ["report", str(out)])
+    assert "full" in shown.stdout
+    assert printed["verdict"] in shown.stdout
+
+
+def test_a_study_from_a_file_of_settings(rows, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(rows, "labelled.csv")
+    example = Path(__file__).parents[2] / "examples" / "study.toml"
+    words = [
+        "compare",
+        "--config",
+        str(example),
+        "--arms",
+        "majority,tfidf",
+        "--set",
+        "labels=[30, 0]",
+        "--json",
+        "--yes",
+    ]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["labels"] == [30, 48]
+    assert parse(StudyConfig, read_toml(example)).seeds == 5
+
+
+def test_what_a_study_costs_is_said_first(base, rows, tmp_path):
+    words = [
+        "compare",
+        str(rows),
+        "--base",
+        str(base),
+        "--seeds",
+        "5",
+        "--labels",
+        "20,all",
+        "--out",
+        str(tmp_path / "s"),
+    ]
+    done = CliRunner().invoke(app, [*words, "--dry-run", "--json"])
+    assert done.exit_code == 0, done.output
+    cost = json.loads(done.stdout)
+    assert cost["cells"] == 2 * 3 * 5 + 2 * 5 + 2
+    assert 0 < cost["seconds"] < 1800
+    assert not (tmp_path / "s").exists()
+    long = CliRunner().invoke(app, [*words, "--set", "least_steps=10000000"])
+    assert long.exit_code == 2
+    assert "--yes" in long.stderr
+
+
+def test_from_python_a_study_is_an_object(rows, tmp_path):
+    lines = [line.split(",") for line in rows.read_text().splitlines()[1:]]
+    found = headstart.compare(
+        [t for t, _ in lines], [n for _, n in lines], arms=("majority", "tfidf"), out=tmp_path / "s"
+    )
+    assert [row["name"] for row in found.table] == ["majority", "tfidf"]
+    assert found.verdict in found._repr_html_().replace("&#39;", "'")
+    with pytest.raises(DataError, match="2 texts and 1 labels"):
+        headstart.compare(["a", "b"], ["x"], out=tmp_path / "t")
+
+
+def test_arms_are_named_by_their_base_when_there_are_several(base, rows):
+    cfg = settings(base, rows)
+    two = named_bases([Path("a/one"), Path("a/two")], ["same", "same"])
+    assert [arm.name for arm in arms_of(cfg, two)] == [
+        "majority", "tfidf", "scratch one", "frozen one", "frozen two", "full one", "full two",
+    ]  # fmt: skip
+    other = named_bases([Path("a/one"), Path("a/two")], ["one", "another"])
+    assert [arm.name for arm in arms_of(cfg, other)].count("scratch two") == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"arms": ("full", "fully")}, "unknown arm 'fully'"),
+        ({"bases": []}, "need a base: --base RUN, or --corpus"),
+        ({"labels": [-1]}, "label counts"),
+        ({"finetune": {"epochz": 3}}, "epochz"),
+        ({"bases": [], "pretrain": {"model": {"size": "nano"}}}, "without a corpus"),
+    ],
+)
+def test_a_contradiction_is_found_before_anything_runs(changes, says, base, rows):
+    with pytest.raises(ConfigError, match=says):
+        settings(base, rows, **changes)
+
+
+@pytest.mark.slow
+def test_several_jobs_give_the_same_table(whole, base, rows, tmp_path):
+    cfg = settings(base, rows)
+    found = Study.run(cfg, tmp_path / "study", jobs=2)
+    assert same(found.results) == same(whole.results)
+    shutil.rmtree(tmp_path / "study")
