@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import buckets, generation, language
+from benchmarks import buckets, frozen, generation, language
 from benchmarks.timing import timed
 
 
@@ -41,6 +41,7 @@ def main() -> None:
         language.memory_row(),
         generation.row(args.samples),
         buckets.row(max(3, args.samples // 2)),
+        *frozen.rows(max(3, args.samples // 2)),
         "",
         f"`headstart --help`: {helped:.2f} s.",
     ]
