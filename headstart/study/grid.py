@@ -217,7 +217,8 @@ class _Grid:
                             broken = True
                             yield Outcome(w.cell.name, 137, "its process was killed")
                         if rest and not broken:
-                            waiting[pool.submit(run_cell, rest[0])] = rest.pop(0)
+                            following = rest.pop(0)
+                            waiting[pool.submit(run_cell, following)] = following
             work = rest
 
 

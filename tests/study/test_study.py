@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ from typer.testing import CliRunner
 
 import headstart
 from headstart.cli import app
-from headstart.config import PretrainConfig, parse, read_toml
+from headstart.config import PretrainConfig, parse, read_toml, to_toml
 from headstart.errors import ConfigError, DataError, DivergedError, Stopped
 from headstart.study import grid
 from headstart.study.plan import StudyConfig, arms_of, named_bases
@@ -284,6 +287,30 @@ def test_arms_are_named_by_their_base_when_there_are_several(base, rows):
 def test_a_contradiction_is_found_before_anything_runs(changes, says, base, rows):
     with pytest.raises(ConfigError, match=says):
         settings(base, rows, **changes)
+
+
+@pytest.mark.slow
+def test_a_study_killed_without_warning_gives_the_same_table(whole, base, rows, tmp_path):
+    (tmp_path / "study.toml").write_text(to_toml(settings(base, rows)))
+    command = [
+        sys.executable,
+        "-m",
+        "headstart",
+        "compare",
+        "--config",
+        str(tmp_path / "study.toml"),
+        "--yes",
+        "--quiet",
+    ]
+    command += ["--out", str(tmp_path / "study")]
+    for cells in (3, 9, 14):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while len(list(tmp_path.glob("study/cells/*/result.json"))) < cells:
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    assert same(Study.open(tmp_path / "study").results) == same(whole.results)
 
 
 @pytest.mark.slow
