@@ -17,7 +17,9 @@ import json
 import multiprocessing
 import os
 import shutil
+import signal
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -203,7 +205,8 @@ class _Grid:
             yield from map(run_cell, work)
             return
         while work:  # a worker that is killed takes its pool with it: what it was at counts as failed, the rest goes on
-            with ProcessPoolExecutor(self.jobs, multiprocessing.get_context("spawn")) as pool:
+            context = multiprocessing.get_context("spawn")
+            with ProcessPoolExecutor(self.jobs, context, _end_with_parent) as pool:
                 waiting = {pool.submit(run_cell, w): w for w in work[: self.jobs]}
                 rest = work[self.jobs :]
                 broken = False
@@ -220,6 +223,18 @@ class _Grid:
                             following = rest.pop(0)
                             waiting[pool.submit(run_cell, following)] = following
             work = rest
+
+
+def _end_with_parent() -> None:
+    """Stop this worker, its state saved, once nobody is left to take what it makes."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -303,12 +304,18 @@ def test_a_study_killed_without_warning_gives_the_same_table(whole, base, rows, 
         "--quiet",
     ]
     command += ["--out", str(tmp_path / "study")]
-    for cells in (3, 9, 14):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for cells, jobs in ((3, "1"), (9, "2"), (14, "1")):
+        process = subprocess.Popen(
+            [*command, "--jobs", jobs], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
         while len(list(tmp_path.glob("study/cells/*/result.json"))) < cells:
             time.sleep(0.02)
         process.kill()
         process.wait()
+        with pytest.raises(ProcessLookupError):  # workers end with the process that they work for
+            for _ in range(300):
+                os.killpg(process.pid, 0)
+                time.sleep(0.1)
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     assert same(Study.open(tmp_path / "study").results) == same(whole.results)
 
