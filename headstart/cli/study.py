@@ -37,21 +37,25 @@ def runs(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """List what has been trained below DIR, with its scores."""
+    """List what has been trained below DIR, with its scores, and what studies there showed."""
+    from headstart.study.study import studies_in
     from headstart.train.run import runs_in
 
-    records = [run.summary() for run in runs_in(folder)]
+    records = [run.summary() for run in runs_in(folder)] + studies_in(folder)
     if as_json:
         show_json(records)
         return
     names = ("valid_loss", "valid_accuracy", "test_accuracy")
     rows = [
-        [r["run"], r["job"] or "?", r["state"], *("" if r[n] is None else f"{r[n]:.4f}" for n in names),
+        [r["run"], r["job"] or "?", r["state"], *("" if r.get(n) is None else f"{r[n]:.4f}" for n in names),
          "" if r["seconds"] is None else f"{r['seconds']:.0f} s"]
         for r in records
     ]  # fmt: skip
     header = ["run", "job", "state", "validation loss", "accuracy", "test accuracy", "time"]
     show_table(header, rows, right=(3, 4, 5, 6))
+    for record in records:
+        if record.get("verdict"):
+            show(f"\n{record['run']}: {record['verdict']}")
 
 
 @app.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,25 @@ class Study:
 
     def _repr_html_(self) -> str:
         return study_html(self.results)
+
+
+def studies_in(folder: str | Path) -> list[dict[str, Any]]:
+    """What the studies below a folder are and what they showed, as `Run.summary` tells of runs."""
+    found = []
+    for path in sorted(Path(folder).rglob("study.json")):
+        finished = path.with_name("results.json").exists()
+        results = json.loads(path.with_name("results.json").read_text("utf-8")) if finished else {}
+        found.append(
+            {
+                "run": str(path.parent),
+                "job": "compare",
+                "state": "finished" if finished else "unfinished",
+                "started": json.loads(path.read_text("utf-8"))["environment"]["started"],
+                "seconds": results.get("cost", {}).get("seconds"),
+                "verdict": results.get("verdict"),
+            }
+        )
+    return found
 
 
 def compare(

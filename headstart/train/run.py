@@ -276,10 +276,15 @@ class Run:
 
 
 def runs_in(folder: str | Path) -> list[Run]:
-    """Every run below a folder, oldest first; the folder may itself be one."""
+    """Every run below a folder, oldest first, the cells of studies aside; the folder may itself be one."""
     if not os.path.isdir(folder):
         raise ModelError(f"{folder}: no such folder.", "RUN_MISSING")
-    found = [Run(path.parent) for path in Path(folder).rglob("env.json") if (path.parent / ".lock").exists()]
+    cells = {path.parent / "cells" for path in Path(folder).rglob("study.json")}
+    found = [
+        Run(path.parent)
+        for path in Path(folder).rglob("env.json")
+        if (path.parent / ".lock").exists() and path.parents[1] not in cells
+    ]
     return sorted(found, key=lambda run: ((run.path / "env.json").stat().st_mtime, run.path))
 
 

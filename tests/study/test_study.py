@@ -110,6 +110,13 @@ def test_weights_are_kept_of_one_seed_an_arm(whole):
     assert sum(p.stat().st_size for p in whole.folder.rglob("predictions.jsonl")) < 40_000
 
 
+def test_a_study_is_one_line_among_the_runs(whole):
+    done = CliRunner().invoke(app, ["runs", str(whole.folder.parent), "--json"])
+    (record,) = json.loads(done.stdout)
+    assert (record["run"], record["job"], record["state"]) == (str(whole.folder), "compare", "finished")
+    assert whole.verdict in CliRunner().invoke(app, ["runs", str(whole.folder.parent)]).stdout
+
+
 def test_a_study_killed_half_way_gives_the_same_table(whole, base, rows, tmp_path, monkeypatch):
     cfg, done = settings(base, rows), []
     run_cell = grid.run_cell
