@@ -230,9 +230,10 @@ def _end_with_parent() -> None:
     parent = os.getppid()
 
     def watch() -> None:
-        while os.getppid() == parent:
+        while True:
             time.sleep(1.0)
-        os.kill(os.getpid(), signal.SIGTERM)
+            if os.getppid() != parent:  # the first time training saves its state, the next time nobody catches it
+                os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()
 
