@@ -87,6 +87,9 @@ def test_the_row_may_stand_the_other_way_round():
     there = verdict(study(THREE, [gap("full", "scratch", 3.1, 1.2, 5.0), gap("full", "tfidf", -4.2, -6.4, -2.0)]))
     back = verdict(study(THREE, [gap("scratch", "full", -3.1, -5.0, -1.2), gap("tfidf", "full", 4.2, 2.0, 6.4)]))
     assert there == back
+    there = verdict(study(THREE, [gap("full", "scratch", 1.0, -0.5, 2.5)]))
+    assert there == verdict(study(THREE, [gap("scratch", "full", -1.0, -2.5, 0.5)]))
+    assert "+1.0 points (-0.5 to 2.5)" in there
 
 
 def test_rows_only_says_so_and_warns():
@@ -180,6 +183,17 @@ def test_arms_no_better_than_the_commonest_label_are_told_so():
     assert "commonest label" not in verdict(study(arms, rows))  # full is: 0.761 to 0.801
     arms[0] = arm("majority", 0.77, seeds=1)
     assert "No arm is clearly above always saying the commonest label (0.770)." in verdict(study(arms, rows))
+
+
+def test_what_matters_least_is_left_out_first():
+    kinds = [f"last:{k}" for k in range(1, 9)]
+    rows = [gap("full", "scratch", 3.1, 1.2, 5.0), *(gap(kind, "scratch", 3.0, 1.0, 5.0) for kind in kinds)]
+    text = verdict(study([*THREE, *(arm(kind, 0.7) for kind in kinds)], rows, pretraining=ONE_RUN, failures=[{}]))
+    assert len(text.split()) <= 120
+    assert text.startswith("Pretraining helps")
+    assert "last:" not in text
+    assert "one pretraining run" in text
+    assert "failed" in text
 
 
 def test_a_bound_close_to_zero_is_not_rounded_onto_it():
