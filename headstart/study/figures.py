@@ -30,7 +30,7 @@ STYLE: Any = {
     "lines.markersize": 4.5, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK,
     "ytick.color": INK, "axes.facecolor": "none", "figure.facecolor": PAPER, "axes.linewidth": 0.6,
     "xtick.major.width": 0.6, "ytick.major.width": 0.6, "axes.spines.top": False, "axes.spines.right": False,
-    "figure.constrained_layout.w_pad": 0.09, "figure.constrained_layout.h_pad": 0.06, "svg.fonttype": "none", "svg.hashsalt": "headstart", "text.parse_math": False,
+    "figure.constrained_layout.w_pad": 0.09, "figure.constrained_layout.h_pad": 0.06, "text.hinting": "none", "svg.fonttype": "none", "svg.hashsalt": "headstart", "text.parse_math": False,
 }  # fmt: skip
 
 
@@ -92,12 +92,10 @@ def looks(results: Results) -> dict[str, Look]:
 
 def pictures(results: Results) -> Iterator[Picture]:
     """Every figure for which there is data."""
-    family = [d for d in results.differences if d.adjusted]
-    others = [d for d in results.differences if not d.adjusted]
-    if family:
-        yield differences(results, family, "differences")
-    if others:
-        yield differences(results, others, "other-differences" if family else "differences")
+    if results.leading_differences:
+        yield differences(results, results.leading_differences, "differences")
+    for labels, found in results.other_differences.items():
+        yield differences(results, found, f"differences {labels}")
     if len(results.label_counts) > 1:
         yield labels_needed(results)
     if results.curves:
@@ -117,7 +115,6 @@ def differences(results: Results, shown: Sequence[Difference], name: str) -> Pic
     """A forest plot: differences with their intervals, filled where they are clear."""
     figure, (axis,) = _axes(1, WIDTH, 0.75 + 0.235 * len(shown))
     look = looks(results)
-    several = len({d.labels for d in shown}) > 1
     for y, d in enumerate(shown):
         style = look.get(d.a, Look(INK, "o", "-"))
         axis.plot([100 * x for x in d.interval], [y, y], color=style.color, solid_capstyle="butt")
@@ -127,15 +124,18 @@ def differences(results: Results, shown: Sequence[Difference], name: str) -> Pic
         )  # fmt: skip
     axis.axvline(0, color=INK, linewidth=0.8, zorder=0)
     axis.grid(axis="x", color=INK, alpha=0.12, linewidth=0.6)
-    names = [f"{brief(d.a)} − {brief(d.b)}" + (f", {d.labels:,} labels" if several else "") for d in shown]
+    names = [f"{brief(d.a)} − {brief(d.b)}" for d in shown]
     axis.set_yticks(range(len(shown)), names)
     for label, d in zip(axis.get_yticklabels(), shown, strict=True):
         label.set_fontweight("bold" if d.clear else "normal")
-    axis.set(ylim=(len(shown) - 0.4, -0.6), xlabel=f"difference in {results.score_name}, points")
+    axis.set(
+        ylim=(len(shown) - 0.4, -0.6),
+        xlabel=f"difference in {results.score_name}, points, with {shown[0].labels:,} labels",
+    )
     axis.spines["left"].set_visible(False)
     axis.tick_params(axis="y", length=0)
     told = "; ".join(f"{n}: {100 * d.difference:+.1f} points" for n, d in zip(names, shown, strict=True))
-    return Picture(name, f"Differences in {results.score_name} with their intervals. {told}.", figure)
+    return Picture(name, f"Differences in {results.score_name} with {shown[0].labels:,} labels. {told}.", figure)
 
 
 @_style()

@@ -279,5 +279,18 @@ class Results(Part):
     def score_name(self) -> str:
         return {"macro_f1": "macro-F1"}.get(self.score, self.score)
 
+    @property
+    def leading_differences(self) -> list[Difference]:
+        """The family that the verdict speaks of, or what there is at all labels."""
+        family = [d for d in self.differences if d.adjusted]
+        return family or [d for d in self.differences if d.labels == self.all_labels]
+
+    @property
+    def other_differences(self) -> dict[int, list[Difference]]:
+        """The rest by label count, the most labels first."""
+        leading = self.leading_differences
+        rest = [d for d in self.differences if d not in leading]
+        return {n: [d for d in rest if d.labels == n] for n in sorted({d.labels for d in rest}, reverse=True)}
+
     def at(self, labels: int) -> list[Arm]:
         return [arm for arm in self.arms if arm.labels == labels]

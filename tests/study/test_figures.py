@@ -82,15 +82,16 @@ def test_an_inline_figure_takes_the_colours_of_its_page(study: Study) -> None:
 
 def test_clear_differences_are_filled_and_the_family_leads(study: Study) -> None:
     results = Results.of(study())
-    first, second = [p for p in pictures(results) if "differences" in p.name]
+    first, *others = [p for p in pictures(results) if "differences" in p.name]
     family = [d for d in results.differences if d.adjusted]
     assert {d.clear for d in family} == {True, False}
     points = [line for line in first.figure.axes[0].lines if line.get_marker() not in ("None", "", None)]
-    filled = [line.get_markerfacecolor() != PAPER for line in points]
-    assert filled == [d.clear for d in family]
+    assert [line.get_markerfacecolor() != PAPER for line in points] == [d.clear for d in family]
     weights = [label.get_fontweight() for label in first.figure.axes[0].get_yticklabels()]
     assert weights == ["bold" if d.clear else "normal" for d in family]
-    assert len(second.figure.axes[0].get_yticklabels()) == len(results.differences) - len(family)
+    assert [p.name for p in others] == ["differences 800", "differences 300", "differences 100"]
+    drawn = sum(len(p.figure.axes[0].get_yticklabels()) for p in (first, *others))
+    assert drawn == len(results.differences)
 
 
 def test_seeds_of_different_length_and_gaps_are_drawn(study: Study) -> None:

@@ -155,7 +155,7 @@ def test_every_figure_is_described_and_shares_no_id(html: str) -> None:
     page = Page(html)
     drawn = [attributes for tag, attributes in page.elements if tag == "svg"]
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
-    assert len(drawn) == 9 + 20  # figures, and a dot for each arm and label count
+    assert len(drawn) == 11 + 20  # figures, and a dot for each arm and label count
     assert all(a["role"] == "img" and ("aria-label" in a or a["aria-labelledby"] in ids) for a in drawn)
     assert len(ids) == len(set(ids))
     used = set(re.findall(r'(?:url\(|href=")#([^)"]+)', html))
