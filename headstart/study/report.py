@@ -152,8 +152,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {
-        "percent": percent, "points": points, "count": count, "duration": duration, "probability": probability,
-        "folded": folded, "voices": voices, "labels_of": labels_of,
+        "percent": percent, "points": points, "count": count, "about": about, "duration": duration,
+        "probability": probability, "folded": folded, "voices": voices, "labels_of": labels_of,
     }  # fmt: skip
     return environment
 
@@ -171,22 +171,38 @@ def percent(share: float | None) -> str:
 
 
 def points(share: float) -> str:
-    """A difference in percentage points, with its sign."""
-    return f"{100 * share:+.1f}".replace("-", "−")
+    """A difference in percentage points with its sign, and as many decimals as it takes to see its side of zero.
+
+    >>> points(0.0314), points(-0.0004)
+    ('+3.1', '−0.04')
+    """
+    decimals = next((d for d in range(1, 4) if round(100 * share, d)), 1)
+    return f"{100 * share:+.{decimals}f}".replace("-", "−")
 
 
 def count(number: float | None) -> str:
     return NOTHING if number is None else f"{number:,.0f}"
 
 
+def about(number: float) -> str:
+    """A count of which only the size is known.
+
+    >>> about(9), about(5234)
+    ('9', '5,200')
+    """
+    return f"{float(f'{number:.2g}'):,.0f}"
+
+
 def duration(seconds: float | None) -> str:
     """Seconds as a person says them.
 
-    >>> duration(0.42), duration(12.34), duration(754), duration(7500)
-    ('0.4 s', '12 s', '12 min 34 s', '2 h 5 min')
+    >>> duration(0.01), duration(0.42), duration(12.34), duration(754), duration(7500)
+    ('< 0.1 s', '0.4 s', '12 s', '12 min 34 s', '2 h 5 min')
     """
     if seconds is None:
         return NOTHING
+    if seconds < 0.05:
+        return "< 0.1 s"
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)

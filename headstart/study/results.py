@@ -75,6 +75,13 @@ class Arm(Summary):
     cost: Cost = Cost()
 
 
+class Needed(Part):
+    """How many would make a difference clear, were it as seen."""
+
+    seeds: int | None = None
+    rows: int | None = None
+
+
 class Difference(Part):
     """The score of `a` minus that of `b`, on the same test rows."""
 
@@ -88,6 +95,7 @@ class Difference(Part):
     adjusted: bool = False  # one of the family that the verdict speaks of
     clear: bool = False
     over: str = ""
+    needed: Needed = Needed()
 
 
 class LabelsNeeded(Part):
@@ -97,7 +105,8 @@ class LabelsNeeded(Part):
     reference: str
     score: float
     labels: float | None = None
-    interval: tuple[float | None, float | None] | None = None
+    interval: tuple[float | None, float | None] = (None, None)
+    at_most: bool = False  # reached with the fewest labels that were tried
     saved: float | None = None
 
 
@@ -291,6 +300,11 @@ class Results(Part):
         leading = self.leading_differences
         rest = [d for d in self.differences if d not in leading]
         return {n: [d for d in rest if d.labels == n] for n in sorted({d.labels for d in rest}, reverse=True)}
+
+    def base_name(self, path: str) -> str:
+        """What a base is called here; its path is long, and stands with its pretraining."""
+        names = {p.run: p.name for p in self.pretraining}
+        return names.get(path, path.rstrip("/").rpartition("/")[2])
 
     def at(self, labels: int) -> list[Arm]:
         return [arm for arm in self.arms if arm.labels == labels]

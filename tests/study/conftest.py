@@ -78,11 +78,12 @@ def make_results(
                 "score": 0.742,
                 "labels": labels,
                 "interval": interval,
+                "at_most": False,
                 "saved": saved,
             }
             for arm, (labels, interval, saved) in zip(
                 [a for a in last if a["kind"] in ("tfidf", "frozen", "full")],
-                [(1240, [890, None], 760), (None, None, None), (610, [400, 900], 1390)] * 5,
+                [(1240, [890, None], 760), (None, [None, None], None), (610, [400, 900], 1390)] * 5,
                 strict=False,
             )
         ],
@@ -236,7 +237,8 @@ def _differences(rng: random.Random, arms: list[dict[str, Any]], counts: Sequenc
                 gap, half = a["mean"] - b["mean"], 0.018 + 0.01 * rng.random()
                 found.append({"a": a["name"], "b": b["name"], "labels": labels, "difference": gap, "interval": [gap - half, gap + half],
                               "p": 0.0004 if abs(gap) > half else 0.31, "level": 0.95, "adjusted": labels == counts[-1],
-                              "clear": abs(gap) > half, "over": "seeds and rows"})  # fmt: skip
+                              "clear": abs(gap) > half, "over": "seeds and rows", "seeds": a["seeds"],
+                              "needed": None if abs(gap) > half else {"seeds": None, "rows": 5234}})  # fmt: skip
     return found
 
 

@@ -223,20 +223,39 @@ def test_fewer_labels_bring_the_curve_and_folded_tables(tmp_path: Path, study: S
 
 
 def test_labels_not_reached_are_said_in_words(tmp_path: Path, study: Study) -> None:
-    results = only(study, "labels_needed", counts=(300, 2000))
+    results = only(study, counts=(300, 2000))
+    need = {"arm": "full", "reference": "scratch", "score": 0.7}
     results["labels_needed"] = [
-        {"arm": "full", "reference": "scratch", "score": 0.7, "labels": 610, "interval": [400, None], "saved": 1390},
-        {"arm": "tfidf", "reference": "scratch", "score": 0.7, "labels": None, "interval": None, "saved": None},
+        {**need, "labels": 610, "interval": [400, None], "saved": 1390},
+        {**need, "labels": None, "interval": [None, None], "saved": None},
+        {**need, "labels": 300, "interval": [300, 500], "at_most": True, "saved": 1700},
     ]
     text = " ".join(Page(write(tmp_path, results)).text.split())
-    assert "610 400 to not reached 1,390" in text
-    assert "tfidf scratch with 2,000 70.0 not reached" in text
+    assert "70.0 610 400 to not reached 1,390" in text
+    assert "70.0 not reached – –" in text
+    assert "70.0 300 or fewer 300 to 500 1,700" in text
+
+
+def test_what_would_tell_two_arms_apart_is_said(tmp_path: Path, study: Study) -> None:
+    results = only(study, "differences")
+    results["differences"][0] |= {"needed": {"seeds": 9, "rows": 5234}, "interval": [-0.0004, 0.02]}
+    text = " ".join(Page(write(tmp_path, results)).text.split())
+    assert "−0.04 to +2.0" in text
+    assert "9 seeds or 5,200 rows" in text
+
+
+def test_arms_that_agree_stand_behind_one_label(tmp_path: Path, study: Study) -> None:
+    results = only(study)
+    said = {"full": {"b": 3, "a": 2}, "tfidf": {"b": 1}, "frozen": {"a": 5}}
+    results["disagreements"] = [{"row": 1, "text": "t", "label": "a", "said": said}]
+    text = " ".join(Page(write(tmp_path, results)).text.split())
+    assert "✓ a full 2/5, frozen ✗ b full 3/5, tfidf" in text
 
 
 def test_receipts_speak_in_words(html: str) -> None:
     text = Page(html).text
-    assert "frozen on runs/base: 40 tensors copied, 2 new, 0 of 38 frozen ones moved." in text
-    assert "full on runs/base: 40 tensors copied, 2 new, none frozen." in text
+    assert "frozen on base: 40 tensors copied, 2 new, 0 of 38 frozen ones moved." in text
+    assert "full on base: 40 tensors copied, 2 new, none frozen." in text
 
 
 def test_long_texts_are_folded_and_endless_ones_cut(tmp_path: Path, study: Study) -> None:
