@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +34,7 @@ ROLES = {
     "mask": ("<mask>", "[MASK]"),
 }
 PIECES_AT_ONCE = 500  # handed to the library, which is parallel over them
-ENCODED_AT_ONCE = 2_000_000  # characters of whole texts
+CHARACTERS_AT_ONCE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -124,33 +126,46 @@ class Tokenizer:
 
     def encode(self, texts: Sequence[str], boundaries: bool = True, end: bool = True) -> TokenRows:
         """One row of ids a text: start + tokens + end, or the bare tokens without `boundaries`."""
-        before = np.array([self.start] if boundaries else [], dtype=np.int32)
-        after = np.array([self.end] if boundaries and end else [], dtype=np.int32)
+        before, after = [self.start] if boundaries else [], [self.end] if boundaries and end else []
+        ids, starts = array("i"), array("q", [0])  # these grow in place: a large corpus is never there twice
         try:
-            return TokenRows.of(np.concatenate([before, *parts, after]) for parts in self._encode(texts))
+            for batch in self._batches(texts):
+                encoded = self.backend.encode_batch_fast([piece for piece, _, _ in batch], add_special_tokens=False)
+                for (_, first, last), found in zip(batch, encoded, strict=True):
+                    ids.extend(before if first else [])
+                    ids.extend(found.ids)
+                    if last:
+                        ids.extend(after)
+                        starts.append(len(ids))
         except TypeError:  # how the library refuses half a character, such as a byte of an argument that is not UTF-8
             if not any("\ud800" <= c <= "\udfff" for text in texts for c in text):
                 raise
             raise DataError("A text holds bytes that are no characters. Is it UTF-8?", "DATA_ENCODING") from None
+        return TokenRows(np.asarray(ids), np.asarray(starts))
 
-    def _encode(self, texts: Sequence[str]) -> Iterator[list[NDArray[np.int32]]]:
-        """The bare ids of each text, piece by piece; the library needs some 600 bytes for each token in hand."""
-        batch: list[list[str]] = []
-        waiting = 0
-        for n, text in enumerate(texts, start=1):
-            batch.append(pieces(text))
-            waiting += len(text)
-            if waiting < ENCODED_AT_ONCE and n < len(texts):
-                continue
-            flat = [piece for parts in batch for piece in parts]
-            encoded: list[NDArray[np.int32]] = []
-            for i in range(0, len(flat), PIECES_AT_ONCE):
-                encodings = self.backend.encode_batch_fast(flat[i : i + PIECES_AT_ONCE], add_special_tokens=False)
-                encoded += (np.array(e.ids, dtype=np.int32) for e in encodings)
-            ids = iter(encoded)
-            for parts in batch:
-                yield [next(ids) for _ in parts]
-            batch, waiting = [], 0
+    def _batches(self, texts: Sequence[str]) -> Iterator[list[tuple[str, bool, bool]]]:
+        """Pieces of texts, each with whether it begins and whether it ends one.
+
+        They are few at a time: the library needs some 250 bytes for each token in hand.
+        """
+        batch: list[tuple[str, bool, bool]] = []
+        characters = 0
+        for text in texts:
+            cut = pieces(text, self.seamless)
+            for i, piece in enumerate(cut, start=1):
+                batch.append((piece, i == 1, i == len(cut)))
+                characters += len(piece)
+                if len(batch) == PIECES_AT_ONCE or characters > CHARACTERS_AT_ONCE:
+                    yield batch
+                    batch, characters = [], 0
+        if batch:
+            yield batch
+
+    @cached_property
+    def seamless(self) -> bool:
+        """Whether a text may be cut anywhere: a tokenizer that marks where words begin would add a space there."""
+        halves = [i for half in "ab" for i in self.backend.encode(half, add_special_tokens=False).ids]
+        return isinstance(self.backend.decoder, decoders.Fuse) or self.decode(halves) == "ab"
 
     @property
     def lossless(self) -> bool:

@@ -17,6 +17,7 @@ LARGEST_VOCAB = 8192  # of a vocabulary of pieces that we choose; the user may a
 MOST_WORDS = 30_000
 CHARACTERS_PER_ENTRY = 400  # about a hundred sightings of each entry
 PIECE = 20_000  # characters; longer texts are cut before they are tokenized
+LONGEST_PIECE = 2 * PIECE  # where a text may be cut anywhere
 _BETWEEN_WORDS = re.compile(r"(?<=\w) (?=\w)")
 
 
@@ -29,7 +30,7 @@ def learn(kind: str, texts: Sequence[str], vocab: int) -> Tokenizer:
         )
     fed = vocabulary_fed_by(sum(map(len, texts)))
     tokenizer, trainer = KINDS[kind](vocab, fed)
-    tokenizer.train_from_iterator((piece for text in texts for piece in pieces(text)), trainer)
+    tokenizer.train_from_iterator((piece for text in texts for piece in pieces(text, anywhere=True)), trainer)
     return tokenizer
 
 
@@ -38,19 +39,23 @@ def vocabulary_fed_by(characters: int) -> int:
     return max(512, min(LARGEST_VOCAB, characters // CHARACTERS_PER_ENTRY))
 
 
-def pieces(text: str) -> list[str]:
+def pieces(text: str, anywhere: bool = False) -> list[str]:
     """A long text cut in front of single spaces between words, where no tokenizer of ours joins anything.
+
+    Where there is none for long, as in a genome, it is cut `anywhere` or not at all.
 
     >>> "".join(pieces("so it goes " * 20_000)) == "so it goes " * 20_000
     True
     """
     cut, start = [], 0
     while len(text) - start > PIECE:
-        place = _BETWEEN_WORDS.search(text, start + PIECE)
-        if place is None:
+        stop = start + LONGEST_PIECE if anywhere else len(text)
+        place = _BETWEEN_WORDS.search(text, start + PIECE, stop)
+        if place is None and stop >= len(text):
             break
-        cut.append(text[start : place.start()])
-        start = place.start()
+        end = place.start() if place else stop
+        cut.append(text[start:end])
+        start = end
     return [*cut, text[start:]]
 
 

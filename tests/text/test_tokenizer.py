@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headstart.config import TokenizerConfig
@@ -176,3 +176,31 @@ def test_a_long_text_cut_into_pieces_gives_the_same_ids(kind, monkeypatch):
     monkeypatch.setattr("headstart.text.vocabulary.PIECE", 50)
     assert len(pieces(text)) > 20
     assert tokenizer.encode([text, "short"]).ids.tolist() == whole
+
+
+@given(st.lists(st.text(st.sampled_from("ab \n"), max_size=400), max_size=20))
+@example(["a" * 400] * 5)
+def test_little_is_in_the_hands_of_the_library_at_a_time_and_nothing_is_lost(texts):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headstart.text.vocabulary.PIECE", 50)
+        patch.setattr("headstart.text.vocabulary.LONGEST_PIECE", 100)
+        patch.setattr("headstart.text.tokenizer.CHARACTERS_AT_ONCE", 300)
+        patch.setattr("headstart.text.tokenizer.PIECES_AT_ONCE", 7)
+        batches = list(trained("bpe")._batches(texts))
+    assert all(len(batch) <= 7 and sum(len(piece) for piece, _, _ in batch) <= 400 for batch in batches)
+    flat = [item for batch in batches for item in batch]
+    assert [first for _, first, _ in flat] == [True, *(last for _, _, last in flat)][: len(flat)]
+    assert "".join(piece + "|" * last for piece, _, last in flat) == "".join(f"{text}|" for text in texts)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_without_spaces_is_cut_only_where_that_leaves_no_trace(kind, monkeypatch):
+    text = "acgt" * 100
+    tokenizer = Tokenizer.train([text, "a c g t"], TokenizerConfig(kind=kind))
+    monkeypatch.setattr("headstart.text.vocabulary.PIECE", 20)
+    monkeypatch.setattr("headstart.text.vocabulary.LONGEST_PIECE", 40)
+    assert len(pieces(text, anywhere=True)) == 10
+    assert pieces(text) == [text]
+    assert tokenizer.seamless == (kind in ("bpe", "char"))
+    if tokenizer.lossless:
+        assert tokenizer.decode(tokenizer.encode([text])[0]) == text
