@@ -111,19 +111,27 @@ class TokenizerConfig(Frozen):
     vocab: int = Field(0, ge=0)  # most entries, special tokens included; 0: bpe, what the corpus can feed; else 30,000
 
 
-class CorpusConfig(Frozen):
+class ReadConfig(Frozen):
+    """How the bytes of a text file become text."""
+
+    encoding: str = "utf-8"  # a byte-order mark wins over it
+    on_bad_bytes: Literal["fail", "replace"] = "fail"  # replace: by U+FFFD, and counted
+    strip_nul: bool = False  # NUL characters are left out and counted, not refused
+    max_line_bytes: int = Field(0, ge=0)  # a longer line is refused before it is in memory; 0: any length
+
+
+class CorpusConfig(ReadConfig):
     """Unlabelled text to pretrain on."""
 
     paths: tuple[str, ...]
     unit: Unit = "document"  # what one text is; documents are packed into blocks, the others are padded
-    encoding: str = "utf-8"
     valid_fraction: float = Field(0.1, ge=0, lt=1)  # held out, but no more than valid_most
     valid_most: int = Field(500_000, ge=1)  # characters, about: more would be measured again and again for nothing
     boundaries: bool = True  # wrap each text in the start and end tokens
     text_column: str | None = None  # for CSV and TSV
 
 
-class LabelledConfig(Frozen):
+class LabelledConfig(ReadConfig):
     """Labelled text to fine-tune on."""
 
     train: str
@@ -131,7 +139,6 @@ class LabelledConfig(Frozen):
     test: str | None = None
     text_column: str | None = None
     label_column: str | None = None
-    encoding: str = "utf-8"
     valid_fraction: float = Field(0.2, gt=0, lt=1)  # of what is not test
     test_fraction: float = Field(0.2, ge=0, lt=1)
     split_seed: int = 0

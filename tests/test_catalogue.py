@@ -75,6 +75,35 @@ def test_a_fault_gives_one_sentence_and_costs_nothing(case, command, runs, tmp_p
     assert shown(_in_json(as_json, case["code"])) == message
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["pretrain", "{corpus}", "--unit", "line", "--size", "nano"],
+        ["finetune", "{reviews}", "--base", "{lm}"],
+        ["predict", "{clf}", "--file", "{corpus}"],
+        ["evaluate", "{lm}", "{corpus}"],
+        ["evaluate", "{clf}", "{reviews}"],
+        ["data", "check", "{corpus}"],
+        ["data", "check", "{reviews}"],
+    ],
+    ids=lambda command: " ".join(command[:3]),
+)
+def test_what_had_to_be_changed_in_a_file_is_told_and_kept(command, runs, tmp_path):
+    """D8 and D11: three bytes that are no UTF-8 and two NUL characters."""
+    places = _make({}, tmp_path, runs)
+    for name in ("corpus", "reviews"):
+        data = Path(places[name]).read_bytes()
+        Path(places[name]).write_bytes(data.replace(b"d", b"\xe9", 3).replace(b"w", b"\0", 2))
+    argv = [_placed(argument, places) for argument in _whole(command)]
+    done = CliRunner().invoke(app, [*argv, "--on-bad-bytes", "replace", "--strip-nul"])
+    assert done.exit_code == 0, done.stderr
+    assert "Note: 3 places that could not be decoded were replaced by U+FFFD.\n" in done.stderr
+    assert "Note: 2 NUL characters were left out.\n" in done.stderr
+    if "finetune" in argv or "pretrain" in argv:
+        kept = json.loads((tmp_path / "run" / "data.json").read_text("utf-8"))
+        assert kept["reading"] == {"replaced": 3, "nuls_removed": 2}
+
+
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_run_directory_in_use_is_busy(resume, tmp_path):
     corpus = _corpus(tmp_path)

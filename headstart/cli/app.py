@@ -6,12 +6,15 @@ A flag that is not given stays None: defaults have one home, config.py.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from headstart.cli.usage import Verbs
+
+if TYPE_CHECKING:
+    from headstart.text.files import Reading
 
 app = typer.Typer(
     cls=Verbs,
@@ -51,6 +54,9 @@ DryRun = Annotated[
 ]
 Set = Annotated[list[str] | None, Option("--set", help="Any setting of config.toml: train.lr=0.001.")]
 Encoding = Annotated[str | None, Option("--encoding", help="Of the text files; utf-8 unless given.")]
+BadBytes = Annotated[str | None, Option("--on-bad-bytes", help="fail, or replace: by U+FFFD, and counted.")]
+StripNul = Annotated[bool, Option("--strip-nul", help="Leave NUL characters out, and count them.")]
+LongestLine = Annotated[int | None, Option("--max-line-bytes", help="Refuse a file with a longer line.")]
 TextColumn = Annotated[str | None, Option("--text-column", help="Column that holds the text.")]
 LabelColumn = Annotated[str | None, Option("--label-column", help="Column that holds the label.")]
 Batch = Annotated[int | None, Option("--batch-size", help="Examples in one forward pass.")]
@@ -86,6 +92,25 @@ def job_config(
     if missing:
         raise UserError(f"Missing {' and '.join(missing)}.")
     return parse(kind, nested)
+
+
+def reading_settings(
+    encoding: str | None, on_bad_bytes: str | None, strip_nul: bool, max_line_bytes: int | None
+) -> dict[str, Any]:
+    return {
+        "data.encoding": encoding,
+        "data.on_bad_bytes": on_bad_bytes,
+        "data.strip_nul": strip_nul or None,
+        "data.max_line_bytes": max_line_bytes,
+    }
+
+
+def reading_for(settings: dict[str, Any]) -> Reading:
+    """How to read, for a verb that has no job to configure."""
+    from headstart.config import ReadConfig, parse
+    from headstart.text.files import Reading
+
+    return Reading(parse(ReadConfig, nested_settings(settings, None).get("data", {})))
 
 
 def training_settings(

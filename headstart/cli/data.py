@@ -9,8 +9,22 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from headstart.cli.app import Context, Debug, Encoding, Json, LabelColumn, TextColumn, Tokenizer, app
-from headstart.cli.terminal import guarded, show, show_json, show_table
+from headstart.cli.app import (
+    BadBytes,
+    Context,
+    Debug,
+    Encoding,
+    Json,
+    LabelColumn,
+    LongestLine,
+    StripNul,
+    TextColumn,
+    Tokenizer,
+    app,
+    reading_for,
+    reading_settings,
+)
+from headstart.cli.terminal import guarded, show, show_json, show_notes, show_table
 from headstart.cli.usage import Verbs
 
 data = typer.Typer(cls=Verbs, help="Check your own data; list and fetch public data sets.", rich_markup_mode=None)
@@ -30,6 +44,9 @@ def check(
     context: Context = None,
     plot: Annotated[Path | None, Option(help="Draw labels, lengths and overlaps to this file.")] = None,
     encoding: Encoding = None,
+    on_bad_bytes: BadBytes = None,
+    strip_nul: StripNul = False,
+    max_line_bytes: LongestLine = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -41,10 +58,12 @@ def check(
     from headstart.text.tokenizer import tokenizer_for
 
     paths = [located(file) for file in files]
+    reading = reading_for(reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes))
     parts = {
-        name: read_examples(path, unit, text_column, label_column, encoding or "utf-8")  # type: ignore[arg-type]
+        name: read_examples(path, unit, text_column, label_column, reading)  # type: ignore[arg-type]
         for name, path in named_parts(paths).items()
     }
+    show_notes(reading.notes())
     report = hygiene.check(parts)
     if tokenizer:
         first = [example.text for example in next(iter(parts.values()))]

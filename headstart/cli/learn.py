@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from headstart.cli.app import (
+    BadBytes,
     Batch,
     Context,
     Debug,
@@ -17,6 +18,7 @@ from headstart.cli.app import (
     Encoding,
     Json,
     LabelColumn,
+    LongestLine,
     Out,
     Quiet,
     Rate,
@@ -24,12 +26,14 @@ from headstart.cli.app import (
     Seed,
     Set,
     Size,
+    StripNul,
     TextColumn,
     Threads,
     Tokenizer,
     Vocab,
     app,
     job_config,
+    reading_settings,
     training_settings,
 )
 from headstart.cli.terminal import Bar, accuracy_line, guarded, show, show_json, show_table
@@ -54,6 +58,9 @@ def pretrain(
     lr: Rate = None,
     text_column: TextColumn = None,
     encoding: Encoding = None,
+    on_bad_bytes: BadBytes = None,
+    strip_nul: StripNul = False,
+    max_line_bytes: LongestLine = None,
     seed: Seed = None,
     device: Device = None,
     threads: Threads = None,
@@ -73,7 +80,6 @@ def pretrain(
         "data.paths": tuple(str(Path(located(path)).absolute()) for path in corpus) if corpus else None,
         "data.unit": unit,
         "data.text_column": text_column,
-        "data.encoding": encoding,
         "tokenizer.kind": tokenizer,
         "tokenizer.vocab": vocab,
         "model.preset": preset,
@@ -81,6 +87,7 @@ def pretrain(
         "model.context": context,
         "train.steps": steps,
     }
+    given |= reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes)
     given |= training_settings(batch_size, lr, seed, device, threads)
     config = job_config(
         PretrainConfig, given, settings, out, resume, needs={"data.paths": "a CORPUS: files or folders of text"}
@@ -137,6 +144,9 @@ def finetune(
     batch_size: Batch = None,
     lr: Rate = None,
     encoding: Encoding = None,
+    on_bad_bytes: BadBytes = None,
+    strip_nul: StripNul = False,
+    max_line_bytes: LongestLine = None,
     seed: Seed = None,
     device: Device = None,
     threads: Threads = None,
@@ -170,13 +180,13 @@ def finetune(
         "data.labels": labels,
         "data.text_column": text_column,
         "data.label_column": label_column,
-        "data.encoding": encoding,
         "tokenizer.kind": tokenizer,
         "tokenizer.vocab": vocab,
         "model.preset": base if is_preset else None,
         "model.size": size,
         "model.context": context,
     }
+    given |= reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes)
     given |= training_settings(batch_size, lr, seed, device, threads)
     if base and not is_preset and not resume:
         settled = {"--size": size, "--context": context, "--tokenizer": tokenizer, "--vocab": vocab}

@@ -8,20 +8,25 @@ from typing import Annotated
 from typer import Argument, Option
 
 from headstart.cli.app import (
+    BadBytes,
     Context,
     Debug,
     Encoding,
     Json,
     LabelColumn,
+    LongestLine,
     RunArgument,
     Set,
     Size,
+    StripNul,
     TextColumn,
     Vocab,
     app,
     nested_settings,
+    reading_for,
+    reading_settings,
 )
-from headstart.cli.terminal import accuracy_line, guarded, piece, show, show_json, show_table
+from headstart.cli.terminal import accuracy_line, guarded, piece, show, show_json, show_notes, show_table
 
 
 @app.command()
@@ -79,16 +84,22 @@ def predict(
     file: Annotated[str | None, Option(help="Texts to label: one a line, or a table.")] = None,
     text_column: TextColumn = None,
     encoding: Encoding = None,
+    on_bad_bytes: BadBytes = None,
+    strip_nul: StripNul = False,
+    max_line_bytes: LongestLine = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Label each TEXT with the classifier in RUN."""
     from headstart.errors import DataError, UserError
+    from headstart.text.packs import located
     from headstart.text.read import read_lines
 
     asked = list(texts or [])
+    reading = reading_for(reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes))
     if file:
-        asked += read_lines(file, encoding or "utf-8", text_column)
+        asked += read_lines(located(file), text_column, reading)
+    show_notes(reading.notes())
     if not asked:
         raise UserError(f"Nothing to label: '{run}' is taken for the run. Give the run first, then texts or --file.")
     if any(not text.strip() for text in texts or []):
@@ -118,18 +129,24 @@ def evaluate(
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
     encoding: Encoding = None,
+    on_bad_bytes: BadBytes = None,
+    strip_nul: StripNul = False,
+    max_line_bytes: LongestLine = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Score the model in RUN on DATA, with intervals."""
     from headstart.config import PretrainConfig
     from headstart.errors import UserError
+    from headstart.text.packs import located
     from headstart.train.run import Run
 
+    reading = reading_for(reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes))
     if isinstance(Run.open(run).config, PretrainConfig):
         from headstart.use.language import LanguageModel
 
-        scores = LanguageModel.load(run).evaluate(data, unit, text_column, encoding or "utf-8")
+        scores = LanguageModel.load(run).evaluate([located(path) for path in data], unit, text_column, reading)
+        show_notes(reading.notes())
         if as_json:
             show_json(scores)
             return
@@ -146,7 +163,8 @@ def evaluate(
         raise UserError("A classifier is scored on one file or folder of labelled rows.")
     from headstart.use.predict import Classifier
 
-    scores = Classifier.load(run).evaluate(data[0], text_column, label_column, encoding or "utf-8")
+    scores = Classifier.load(run).evaluate(located(data[0]), text_column, label_column, reading)
+    show_notes(reading.notes())
     if as_json:
         show_json(scores)
         return

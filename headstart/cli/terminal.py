@@ -69,6 +69,10 @@ def show(text: str = "") -> None:
     sys.stdout.write(shown(text) + "\n")
 
 
+def show_notes(notes: Sequence[str]) -> None:
+    sys.stderr.writelines(f"Note: {shown(note)}\n" for note in notes)
+
+
 def show_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
     """A plain table, columns `right` aligned to the right."""
     table = [[shown(cell).replace("\n", "⏎") for cell in row] for row in [header, *rows]]

@@ -70,7 +70,7 @@ def run_demo(out: Path, watch: Watch) -> dict[str, Any]:
 def write_data(reviews: Path, folder: Path) -> None:
     """corpus.csv of IMDb reviews, and labelled.csv and test.csv of Rotten Tomatoes sentences."""
     columns = [(name, (name,), "") for name in ("text", "label", "source")]
-    rows = list(read_columns(reviews, columns, "utf-8"))
+    rows = list(read_columns(reviews, columns))
     imdb = [" ".join(text.replace("<br />", " ").split()) for text, _, source in rows if source == "imdb"]
     tomatoes = [(text, NAMES[label]) for text, label, source in rows if source != "imdb"]
     texts, labels = [text for text, _ in tomatoes], [label for _, label in tomatoes]

@@ -1,4 +1,7 @@
-"""One file becomes one text: what may be read, how its bytes are decoded, and where they cannot be."""
+"""One file becomes one text: what may be read, how its bytes are decoded, and where they cannot be.
+
+A text may be a gigabyte in one line, so it is decoded a stretch at a time and not copied without need.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
 
+from headstart.config import ReadConfig
 from headstart.errors import DataError, did_you_mean
 
 _BOMS = {  # UTF-32 first: its little-endian mark begins with that of UTF-16
@@ -37,6 +42,7 @@ _OFFICE = {
 # Tabs, line ends and form feeds aside; a few of the others stand in many texts, a thousandth is no text.
 _CONTROLS = re.compile(r"[\x01-\x08\x0e-\x1b\x7f]")
 FEW_CONTROLS = 10
+STRETCH = 1 << 20  # characters
 
 
 def check_file(path: Path) -> None:
@@ -55,36 +61,98 @@ def check_file(path: Path) -> None:
         raise DataError(f"{path}: cannot be read ({error.strerror}).", "DATA_PATH") from None
 
 
-def read_text(path: Path, encoding: str = "utf-8") -> str:
+class Reading:
+    """How files are read, and what had to be changed in them: counted here, so that it can be told."""
+
+    def __init__(self, how: ReadConfig) -> None:
+        self.how = how
+        self._replaced: dict[str, int] = {}  # by place: what is read twice is counted once
+        self._nuls: dict[str, int] = {}
+        self._marked: dict[str, str] = {}  # what a byte-order mark says where it is not UTF-8
+
+    def facts(self) -> dict[str, int]:
+        """How many places could not be decoded, and how many NUL characters were left out."""
+        return {"replaced": sum(self._replaced.values()), "nuls_removed": sum(self._nuls.values())}
+
+    def notes(self) -> list[str]:
+        told = [
+            f"{path} was read as {encoding}, as its byte-order mark says." for path, encoding in self._marked.items()
+        ]
+        replaced, nuls = self.facts().values()
+        if replaced:
+            told.append(f"{replaced} places that could not be decoded were replaced by U+FFFD.")
+        if nuls:
+            told.append(f"{nuls} NUL characters were left out.")
+        return told
+
+    def decoded(self, path: Path, encoding: str) -> str:
+        """The text of a file, line ends made \\n, bad bytes replaced if they are to be."""
+        if encoding in ("utf-16", "utf-32"):  # given by a mark: without one, it is utf-16-le or the like
+            self._marked[str(path)] = encoding
+        strict = self.how.on_bad_bytes == "fail"
+        text = _decoded(path, encoding, "strict" if strict else "replace")
+        if not strict and "\ufffd" in text:  # which may also stand in the file itself
+            itself = _decoded(path, encoding, "ignore").count("\ufffd")
+            self._replaced[str(path)] = text.count("\ufffd") - itself
+        return text
+
+    def stripped(self, text: str, place: str) -> str:
+        """`text` without its NUL characters, if they are to be left out."""
+        if not self.how.strip_nul or "\0" not in text:
+            return text
+        self._nuls[place] = text.count("\0")
+        return text.replace("\0", "")
+
+
+PLAIN = Reading(ReadConfig())  # changes nothing; for callers that do not ask for notes
+
+
+def read_text(path: Path, reading: Reading = PLAIN) -> str:
     """The text of one file: byte-order marks obeyed and removed, line ends turned into \\n."""
     check_file(path)
-    data = path.read_bytes()
-    kind = _OFFICE.get(path.suffix.lower()) or next((w for magic, w in _MAGIC.items() if data.startswith(magic)), None)
+    with path.open("rb") as file:
+        beginning = file.read(8)
+    kind = _OFFICE.get(path.suffix.lower())
+    kind = kind or next((what for magic, what in _MAGIC.items() if beginning.startswith(magic)), None)
     if kind:
         raise DataError(f"{path}: this is {kind}, not text.", "DATA_BINARY")
-    encoding = next((name for bom, name in _BOMS.items() if data.startswith(bom)), encoding)
+    if reading.how.max_line_bytes:
+        _check_lines(path, reading.how.max_line_bytes)
+    encoding = next((name for bom, name in _BOMS.items() if beginning.startswith(bom)), reading.how.encoding)
     try:
-        text = data.decode(encoding)
-    except LookupError:
+        text = reading.stripped(reading.decoded(path, encoding), str(path))
+    except UnicodeError:
+        raise DataError(_undecodable(path, encoding), "DATA_ENCODING") from None
+    except (LookupError, ValueError):
         raise DataError(f"Unknown encoding '{encoding}'. Try utf-8, cp1252 or latin-1.", "DATA_ENCODING") from None
-    except UnicodeDecodeError as error:
-        raise DataError(_undecodable(path, data, error), "DATA_ENCODING") from None
-    except UnicodeError as error:  # some codecs refuse without saying where
-        raise DataError(f"{path}: cannot be read as {encoding} ({error}).", "DATA_ENCODING") from None
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if "\x00" in text:
-        line = text.count("\n", 0, text.index("\x00")) + 1
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
         raise DataError(
             f"{path}, line {line}: a NUL character. This is not plain text; if it is UTF-16 without a byte-order "
-            "mark, try --encoding utf-16-le.",
+            "mark, try --encoding utf-16-le. If it is text all the same, --strip-nul leaves them out.",
             "DATA_BINARY",
         )
-    controls = len(_CONTROLS.findall(text))
+    controls = sum(1 for _ in _CONTROLS.finditer(text))
     if controls > max(FEW_CONTROLS, len(text) // 1000):
         raise DataError(f"{path}: {controls} control characters in it. This is not plain text.", "DATA_BINARY")
-    if not text.strip():
+    if is_blank(text):
         raise DataError(f"{path}: the file is empty.", "DATA_EMPTY")
     return text
+
+
+def is_blank(text: str) -> bool:
+    """Whether there is nothing but white space in it; asked without making a copy, as strip would."""
+    return not text or text.isspace()
+
+
+def lines(text: str) -> Iterator[str]:
+    """The lines of `text` with their line ends, one at a time; only \\n ends a line."""
+    start = 0
+    while end := text.find("\n", start) + 1:
+        yield text[start:end]
+        start = end
+    if start < len(text):
+        yield text[start:]
 
 
 def file_facts(paths: Sequence[str | Path]) -> list[dict[str, str | int]]:
@@ -97,14 +165,42 @@ def file_facts(paths: Sequence[str | Path]) -> list[dict[str, str | int]]:
     return facts
 
 
-def _undecodable(path: Path, data: bytes, error: UnicodeDecodeError) -> str:
+def _check_lines(path: Path, most: int) -> None:
+    """Refuse a line of more than `most` bytes."""
+    with path.open(encoding="latin-1") as file:  # in which a character is a byte
+        for number in count(1):
+            line = file.readline(most + 1)
+            if len(line.removesuffix("\n")) > most:
+                raise DataError(
+                    f"{path}, line {number}: more than {most} bytes in one line, which is what --max-line-bytes allows.",
+                    "DATA_LINE",
+                )
+            if not line:
+                return
+
+
+def _decoded(path: Path, encoding: str, errors: str) -> str:
+    with path.open(encoding=encoding, errors=errors) as file:  # text mode makes every kind of line end \n
+        return "".join(iter(lambda: file.read(STRETCH), ""))
+
+
+def _undecodable(path: Path, encoding: str) -> str:
     from charset_normalizer import from_bytes
 
-    place = error.start + (
-        len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
-    )  # utf-8-sig counts behind it
-    line = data.count(b"\n", 0, place) + 1
-    guesses = [match.encoding for match in from_bytes(data[max(0, place - 2000) : place + 2000])]
-    guess = "cp1252" if "cp1252" in guesses else next(iter(guesses), None)  # by far the most common, where it fits
-    hint = f" It may be {guess}: try --encoding {guess}." if guess else " Give its --encoding."
-    return f"{path}, line {line}, byte {place}: not valid {error.encoding} (byte 0x{data[place]:02X}).{hint}"
+    data = path.read_bytes()
+    try:
+        data.decode(encoding)  # all at once, so that the error counts from the beginning of the file
+    except UnicodeDecodeError as error:
+        # utf-8-sig counts behind its mark
+        place = error.start + (len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0)
+        line = data.count(b"\n", 0, place) + 1
+        guesses = [match.encoding for match in from_bytes(data[max(0, place - 2000) : place + 2000])]
+        guess = "cp1252" if "cp1252" in guesses else next(iter(guesses), None)  # by far the most common, where it fits
+        hint = f"It may be {guess}: try --encoding {guess}" if guess else "Give its --encoding"
+        return (
+            f"{path}, line {line}, byte {place}: not valid {error.encoding} (byte 0x{data[place]:02X}). {hint}, or "
+            "--on-bad-bytes replace."
+        )
+    except UnicodeError as error:  # some codecs refuse without saying where
+        return f"{path}: cannot be read as {encoding} ({error})."
+    raise AssertionError(f"{path} is valid {encoding} after all")

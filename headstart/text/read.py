@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headstart.config import Unit
 from headstart.errors import DataError
-from headstart.text.files import check_file, read_text
+from headstart.text.files import PLAIN, STRETCH, Reading, check_file, is_blank, lines, read_text
 from headstart.text.tables import TABLES, is_table, read_columns
 
 TEXT_COLUMNS = ("text", "sentence", "content", "review", "input", "document")
@@ -32,7 +32,7 @@ class Example:
 
 
 def read_corpus(
-    paths: Sequence[str | Path], unit: Unit, encoding: str = "utf-8", column: str | None = None
+    paths: Sequence[str | Path], unit: Unit, column: str | None = None, reading: Reading = PLAIN
 ) -> list[str]:
     """The texts of all `paths`, in order; a folder stands for the files in it that can be read.
 
@@ -41,25 +41,25 @@ def read_corpus(
     texts: list[str] = []
     for path in text_files(paths):
         if is_table(path):
-            rows = (row[0] for row in read_columns(path, [(column, TEXT_COLUMNS, "--text-column")], encoding))
+            rows = (row[0] for row in read_columns(path, [(column, TEXT_COLUMNS, "--text-column")], reading))
             texts += (piece for row in rows for piece in cut(row, unit)) if unit == "sentence" else rows
         else:
-            texts += cut(read_text(path, encoding), unit)
-    if not any(text.strip() for text in texts):
+            texts += cut(read_text(path, reading), unit)
+    if all(map(is_blank, texts)):
         raise DataError(f"{', '.join(map(str, paths))}: no text in it.", "DATA_EMPTY")
     return texts
 
 
 def read_labelled(
-    path: str | Path, text_column: str | None, label_column: str | None, encoding: str = "utf-8"
+    path: str | Path, text_column: str | None, label_column: str | None, reading: Reading = PLAIN
 ) -> list[Example]:
     """Labelled rows of a table, or of a folder with one sub-folder of .txt files for each label."""
     path = Path(path)
     files = _arrow_files(path) or [path]
     if os.path.isdir(files[0]):  # Path.is_dir raises for a name that is too long
-        return _read_label_folders(path, encoding)
+        return _read_label_folders(path, reading)
     if not is_table(files[0]):
-        read_text(path, encoding)  # says so if it is no text at all
+        read_text(path, reading)  # says so if it is no text at all
         raise DataError(
             f"{path}: labelled text is read from a table ({', '.join(TABLES)}), or from a folder with one sub-folder "
             "for each label.",
@@ -67,7 +67,7 @@ def read_labelled(
         )
     columns = [(text_column, TEXT_COLUMNS, "--text-column"), (label_column, LABEL_COLUMNS, "--label-column")]
     examples = []
-    for number, (text, label) in enumerate((row for f in files for row in read_columns(f, columns, encoding)), start=1):
+    for number, (text, label) in enumerate((row for f in files for row in read_columns(f, columns, reading)), start=1):
         if not label.strip():
             raise DataError(f"{path}, row {number}: the label is blank. Every row needs one.", "DATA_LABEL")
         if not text.strip():
@@ -78,24 +78,24 @@ def read_labelled(
     return examples
 
 
-def read_lines(path: str | Path, encoding: str = "utf-8", column: str | None = None) -> list[str]:
+def read_lines(path: str | Path, column: str | None = None, reading: Reading = PLAIN) -> list[str]:
     """One text for each line of a file or row of a table, none left out, so that answers line up with them."""
     path = Path(path)
     if is_table(path):
-        return read_corpus([path], "line", encoding, column)
-    return read_text(path, encoding).removesuffix("\n").split("\n")
+        return read_corpus([path], "line", column, reading)
+    return read_text(path, reading).removesuffix("\n").split("\n")
 
 
 def read_examples(
-    path: str | Path, unit: Unit, text_column: str | None, label_column: str | None, encoding: str = "utf-8"
+    path: str | Path, unit: Unit, text_column: str | None, label_column: str | None, reading: Reading = PLAIN
 ) -> list[Example]:
     """Labelled rows where there is a label column, texts with the empty label elsewhere."""
     try:
-        return read_labelled(path, text_column, label_column, encoding)
+        return read_labelled(path, text_column, label_column, reading)
     except DataError as error:
         if label_column is not None or error.code not in ("DATA_COLUMNS", "DATA_FORMAT", "DATA_EMPTY"):
             raise
-        return [Example(text, "") for text in read_corpus([path], unit, encoding, text_column)]
+        return [Example(text, "") for text in read_corpus([path], unit, text_column, reading)]
 
 
 def text_files(paths: Sequence[str | Path]) -> list[Path]:
@@ -121,13 +121,32 @@ def cut(text: str, unit: Unit) -> list[str]:
     """
     match unit:
         case "document":
-            pieces = [text]
+            return [] if is_blank(text) else [text]
         case "line":
-            pieces = text.split("\n")  # not splitlines: form feeds and U+2028 are part of a line
+            pieces = lines(text)  # not splitlines: form feeds and U+2028 are part of a line
         case "sentence":
-            pieces = _SENTENCE_END.sub(r"\1\n", text.replace("\n", " ")).split("\n")
-    stripped = (piece if unit == "document" else " ".join(piece.split()) for piece in pieces)
-    return [piece for piece in stripped if piece.strip()]
+            pieces = _sentences(text)
+    return [piece for piece in map(squeezed, pieces) if piece]
+
+
+def squeezed(text: str) -> str:
+    """`text` with every run of white space as one space, and none around it."""
+    if len(text) <= STRETCH:
+        return " ".join(text.split())
+    # A long line is taken a stretch at a time: split makes an object of every word, ten times what the word takes.
+    stretches = (text[i : i + STRETCH] for i in range(0, len(text), STRETCH))
+    found = "".join(" ".join(f".{stretch}.".split())[1:-1] for stretch in stretches)  # dots hold the spaces at its ends
+    while "  " in found:  # where two stretches meet
+        found = found.replace("  ", " ")
+    return found.strip(" ")
+
+
+def _sentences(text: str) -> Iterator[str]:
+    start = 0
+    for end in _SENTENCE_END.finditer(text):
+        yield text[start : end.end(1)]
+        start = end.end()
+    yield text[start:]
 
 
 def passed_over(paths: Sequence[str | Path]) -> list[Path]:
@@ -146,11 +165,11 @@ def _arrow_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.arrow")) if os.path.isdir(folder) else []
 
 
-def _read_label_folders(folder: Path, encoding: str) -> list[Example]:
+def _read_label_folders(folder: Path, reading: Reading) -> list[Example]:
     if (folder / "env.json").exists() and (folder / "config.toml").exists():
         raise DataError(f"{folder} is a run, not labelled text. Are DATA and --base swapped?", "DATA_PATH")
     examples = [
-        Example(read_text(file, encoding), sub.name)
+        Example(read_text(file, reading), sub.name)
         for sub in sorted(p for p in folder.iterdir() if p.is_dir())
         for file in sorted(sub.glob("*.txt"))
     ]

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from headstart.config import CorpusConfig, LabelledConfig
 from headstart.errors import DataError, did_you_mean
+from headstart.text.files import PLAIN, Reading
 from headstart.text.hygiene import check, normal
 from headstart.text.read import Example, read_corpus, read_labelled
 
@@ -27,6 +28,7 @@ FEW_DOCUMENTS = 20  # below this many, the end of each document is held out inst
 class Corpus:
     train: list[str]
     valid: list[str]
+    reading: Reading = PLAIN  # what had to be changed in the files
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Labelled:
     valid: list[Example]
     test: list[Example]
     labels: list[str]  # sorted; the index of a label is its class number
+    reading: Reading = PLAIN  # what had to be changed in the files
 
     @property
     def commonest(self) -> str:
@@ -50,6 +53,7 @@ class Labelled:
         return {
             "rows": {name: len(rows) for name, rows in parts.items()},
             "labels": {name: dict(sorted(Counter(e.label for e in rows).items())) for name, rows in parts.items()},
+            "reading": self.reading.facts(),
             "hygiene": check(parts) if look_for_copies else None,
             "split_sha256": _digest(*(f"{name}\t{e.label}\t{e.text}" for name, rows in parts.items() for e in rows)),
         }
@@ -57,9 +61,10 @@ class Labelled:
 
 def split_corpus(cfg: CorpusConfig) -> Corpus:
     """The corpus of `cfg` with its validation part held out."""
-    texts = read_corpus(cfg.paths, cfg.unit, cfg.encoding, cfg.text_column)
+    reading = Reading(cfg)
+    texts = read_corpus(cfg.paths, cfg.unit, cfg.text_column, reading)
     if not cfg.valid_fraction:
-        return Corpus(texts, [])
+        return Corpus(texts, [], reading)
     fraction = min(cfg.valid_fraction, cfg.valid_most / sum(map(len, texts)))
     if cfg.unit == "document" and len(texts) < FEW_DOCUMENTS:
         cuts = [int(len(text) * (1 - fraction)) for text in texts]
@@ -67,7 +72,7 @@ def split_corpus(cfg: CorpusConfig) -> Corpus:
             [text[:cut] for text, cut in zip(texts, cuts, strict=True)],
             [text[cut:] for text, cut in zip(texts, cuts, strict=True)],
         )
-        return Corpus([t for t in heads if t.strip()], [t for t in tails if t.strip()])
+        return Corpus([t for t in heads if t.strip()], [t for t in tails if t.strip()], reading)
     train, valid = hash_split(texts, texts, [""] * len(texts), fraction, seed=0)
     if not train or not valid:
         raise DataError(
@@ -75,14 +80,15 @@ def split_corpus(cfg: CorpusConfig) -> Corpus:
             "Use --set data.valid_fraction=0 to train on all of them.",
             "DATA_SMALL",
         )
-    return Corpus(train, valid)
+    return Corpus(train, valid, reading)
 
 
 def split_labelled(cfg: LabelledConfig) -> Labelled:
     """All the rows of `cfg`, split where a part is not given, and checked against each other."""
+    reading = Reading(cfg)
 
     def read(path: str) -> list[Example]:
-        return read_labelled(path, cfg.text_column, cfg.label_column, cfg.encoding)
+        return read_labelled(path, cfg.text_column, cfg.label_column, reading)
 
     train = read(cfg.train)
     _check_labels(cfg.train, train)
@@ -107,7 +113,7 @@ def split_labelled(cfg: LabelledConfig) -> Labelled:
             )
     if not valid:
         raise DataError(f"{cfg.train}: too few rows to hold some out for validation.", "DATA_SMALL")
-    return Labelled(train, valid, test, labels)
+    return Labelled(train, valid, test, labels, reading)
 
 
 def draw(data: Labelled, labels: int, seed: int) -> Labelled:
@@ -131,7 +137,7 @@ def draw(data: Labelled, labels: int, seed: int) -> Labelled:
     missing = sorted(set(data.labels) - {e.label for e in train})
     if missing:
         raise DataError(f"{labels} labels are too few: none of them is '{missing[0]}'. Use more.", "DATA_SMALL")
-    return Labelled(train, valid, data.test, data.labels)
+    return Labelled(train, valid, data.test, data.labels, data.reading)
 
 
 def hash_split(

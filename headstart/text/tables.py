@@ -6,14 +6,13 @@ A fault is told with the line (or row) where it stands. Numbers and truth values
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from headstart.errors import DataError, did_you_mean
-from headstart.text.files import check_file, read_text
+from headstart.text.files import PLAIN, Reading, check_file, lines, read_text
 
 LONGEST_FIELD = 10_000_000  # characters; the csv module stops at 131,072 unless told
 LONGEST_NUMBER = 4000  # digits; Python refuses longer ones with an error of its own
@@ -27,19 +26,19 @@ def is_table(path: Path) -> bool:
     return path.suffix.lower() in TABLES
 
 
-def read_columns(path: Path, wanted: Sequence[Wanted], encoding: str) -> Iterator[list[str]]:
+def read_columns(path: Path, wanted: Sequence[Wanted], reading: Reading = PLAIN) -> Iterator[list[str]]:
     """The wanted columns of every row."""
     match path.suffix.lower():
         case ".csv" | ".tsv":
-            return _separated(path, wanted, encoding)
+            return _separated(path, wanted, reading)
         case ".jsonl" | ".ndjson":
-            return _json_lines(path, wanted, encoding)
+            return _json_lines(path, wanted, reading)
         case _:
-            return _arrow(path, wanted)
+            return _arrow(path, wanted, reading)
 
 
-def _separated(path: Path, wanted: Sequence[Wanted], encoding: str) -> Iterator[list[str]]:
-    rows = _csv_rows(path, encoding)
+def _separated(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[list[str]]:
+    rows = _csv_rows(path, read_text(path, reading))
     _, header = next(rows, (1, []))
     header = [name.strip() for name in header]
     places = [header.index(_column(path, header, *column)) for column in wanted]
@@ -53,13 +52,12 @@ def _separated(path: Path, wanted: Sequence[Wanted], encoding: str) -> Iterator[
         yield [row[place] for place in places]
 
 
-def _csv_rows(path: Path, encoding: str) -> Iterator[Row]:
-    text = read_text(path, encoding)
+def _csv_rows(path: Path, text: str) -> Iterator[Row]:
     csv.field_size_limit(LONGEST_FIELD)
     if path.suffix.lower() == ".tsv":  # tabs need no quoting, and quotes in such files are part of the text
-        reader = csv.reader(io.StringIO(text), delimiter="\t", quoting=csv.QUOTE_NONE)
+        reader = csv.reader(lines(text), delimiter="\t", quoting=csv.QUOTE_NONE)
     else:
-        reader = csv.reader(io.StringIO(text), strict=True)
+        reader = csv.reader(lines(text), strict=True)
     first = 1  # the line on which the row in hand begins
     try:
         for row in reader:
@@ -76,9 +74,9 @@ def _csv_rows(path: Path, encoding: str) -> Iterator[Row]:
         raise DataError(f"{path}, line {first}: {cause}", "DATA_QUOTE") from None
 
 
-def _json_lines(path: Path, wanted: Sequence[Wanted], encoding: str) -> Iterator[list[str]]:
+def _json_lines(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[list[str]]:
     names: list[str] | None = None
-    for number, line in enumerate(read_text(path, encoding).split("\n"), start=1):
+    for number, line in enumerate(lines(read_text(path, reading)), start=1):
         if not line.strip():
             continue
         where = f"{path}, line {number}"
@@ -88,7 +86,7 @@ def _json_lines(path: Path, wanted: Sequence[Wanted], encoding: str) -> Iterator
         missing = [name for name in names if name not in record]
         if missing:
             raise DataError(f"{where}: no '{missing[0]}' in this object ({', '.join(record)}).", "DATA_COLUMNS")
-        yield [_as_text(where, name, record[name]) for name in names]
+        yield [_as_text(where, name, record[name], reading) for name in names]
 
 
 def _json_object(where: str, line: str) -> dict[str, Any]:
@@ -133,7 +131,7 @@ def _finite(digits: str) -> float:
     return value
 
 
-def _arrow(path: Path, wanted: Sequence[Wanted]) -> Iterator[list[str]]:
+def _arrow(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[list[str]]:
     check_file(path)
     import pyarrow
     from pyarrow import ipc, parquet
@@ -154,22 +152,22 @@ def _arrow(path: Path, wanted: Sequence[Wanted]) -> Iterator[list[str]]:
         columns = [batch.column(i).to_pylist() for i in range(len(names))]
         for i, values in enumerate(zip(*columns, strict=True)):
             where = f"{path}, row {first + i + 1}"
-            yield [_as_text(where, name, value) for name, value in zip(names, values, strict=True)]
+            yield [_as_text(where, name, value, reading) for name, value in zip(names, values, strict=True)]
         first += batch.num_rows
 
 
-def _as_text(where: str, name: str, value: Any) -> str:
+def _as_text(where: str, name: str, value: Any, reading: Reading) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
         return ""
     if not isinstance(value, (str, int, float)):
         raise DataError(f"{where}: '{name}' holds a {type(value).__name__}, not text.", "DATA_COLUMNS")
-    text = str(value)
+    text = reading.stripped(str(value), f"{where}, {name}")
     if any("\ud800" <= c <= "\udfff" for c in text):
         raise DataError(f"{where}: '{name}' holds half a character (a lone surrogate).", "DATA_ENCODING")
     if "\x00" in text:
-        raise DataError(f"{where}: '{name}' holds a NUL character.", "DATA_BINARY")
+        raise DataError(f"{where}: '{name}' holds a NUL character. --strip-nul leaves it out.", "DATA_BINARY")
     return text
 
 

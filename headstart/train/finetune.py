@@ -172,7 +172,7 @@ def _tell_facts(run: Run, job: Finetuning, watch: Watch) -> dict[str, Any]:
     watch.note(
         f"{len(data.train)} training, {len(data.valid)} validation, {len(data.test)} test rows; labels: {counts}."
     )
-    for warning in facts["hygiene"]["warnings"] if facts["hygiene"] else ():
+    for warning in [*data.reading.notes(), *(facts["hygiene"]["warnings"] if facts["hygiene"] else ())]:
         watch.note(f"Note: {warning}")
     if any(cut.values()):
         told = ", ".join(f"{count} of {facts['rows'][name]} {name}" for name, count in cut.items() if count)

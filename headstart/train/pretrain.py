@@ -133,6 +133,7 @@ def _facts(job: Pretraining) -> dict[str, Any]:
     parts = {"train": job.text.facts(), "valid": job.valid.facts()}
     return {
         "unit": job.cfg.data.unit,
+        "reading": job.corpus.reading.facts(),
         **{key: {name: facts[key] for name, facts in parts.items()} for key in ("rows", "tokens", "unknown")},
         "tokenizer_sha256": job.tokenizer.sha256,
         "vocabulary": job.tokenizer.size,
@@ -141,6 +142,8 @@ def _facts(job: Pretraining) -> dict[str, Any]:
 
 def _tell(watch: Watch, job: Pretraining) -> None:
     cfg, text, vocab = job.cfg, job.text, job.tokenizer.size
+    for told in job.corpus.reading.notes():
+        watch.note(f"Note: {told}")
     if cfg.tokenizer.vocab > vocab:
         watch.note(f"Note: a vocabulary of {cfg.tokenizer.vocab:,} was asked for; the text feeds {vocab:,}.")
     skipped = passed_over(cfg.data.paths)

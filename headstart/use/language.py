@@ -12,6 +12,7 @@ from headstart.config import CorpusConfig, PretrainConfig, parse
 from headstart.errors import ConfigError, ModelError
 from headstart.models.decode import LanguageStep, Sampling, generate
 from headstart.tasks.language import Language, LanguageText
+from headstart.text.files import PLAIN, Reading
 from headstart.text.read import read_corpus
 from headstart.train.model_dir import Saved, read_model
 from headstart.train.run import Run
@@ -54,13 +55,13 @@ class LanguageModel:
         }
 
     def evaluate(
-        self, paths: Sequence[str | Path], unit: str | None, column: str | None, encoding: str
+        self, paths: Sequence[str | Path], unit: str | None, column: str | None, reading: Reading = PLAIN
     ) -> dict[str, Any]:
         """Loss on the text of `paths`; for lines and sentences, beside the entropy of the text itself."""
-        changes = {"paths": tuple(map(str, paths)), "encoding": encoding, "text_column": column}
+        changes: dict[str, Any] = {"paths": tuple(map(str, paths)), "text_column": column}
         changes |= {"unit": unit} if unit else {}
         data = parse(CorpusConfig, {**self.config.data.model_dump(), **changes})
-        texts = read_corpus(data.paths, data.unit, data.encoding, data.text_column)
+        texts = read_corpus(data.paths, data.unit, data.text_column, reading)
         text = LanguageText(texts, self.saved.tokenizer, self.config.model_copy(update={"data": data}))
         scores = Language(text.bytes).evaluate(self.saved.model, text.measured())
         entropy = text.entropy()

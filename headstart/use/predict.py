@@ -9,6 +9,7 @@ from typing import Any
 from headstart.errors import DataError, ModelError
 from headstart.tasks.classify import class_rows, most_probable, probabilities
 from headstart.tasks.metrics import class_scores, confusion
+from headstart.text.files import PLAIN, Reading
 from headstart.text.read import read_labelled
 from headstart.train.model_dir import Saved, read_model
 from headstart.train.run import Run
@@ -46,10 +47,10 @@ class Classifier:
         return records
 
     def evaluate(
-        self, data: str | Path, text_column: str | None, label_column: str | None, encoding: str
+        self, data: str | Path, text_column: str | None, label_column: str | None, reading: Reading = PLAIN
     ) -> dict[str, Any]:
         """Scores on labelled rows, with the interval of the accuracy."""
-        examples = read_labelled(data, text_column, label_column, encoding)
+        examples = read_labelled(data, text_column, label_column, reading)
         strange = sorted({e.label for e in examples} - set(self.labels))
         if strange:
             raise DataError(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headstart.config import ReadConfig
 from headstart.errors import DataError
-from headstart.text.files import check_file, file_facts, read_text
-from headstart.text.read import Example, cut, read_corpus, read_labelled, read_lines, text_files
+from headstart.text.files import Reading, check_file, file_facts, lines, read_text
+from headstart.text.read import Example, cut, read_corpus, read_labelled, read_lines, squeezed, text_files
 
 LINES = st.lists(
     st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n", exclude_categories=["Cc"])), min_size=1
@@ -71,7 +73,7 @@ def test_a_mark_does_not_break_the_first_column(write):
 
 
 def test_an_encoding_is_obeyed(write):
-    assert read_text(write(b"caf\xe9"), "cp1252") == "café"
+    assert read_text(write(b"caf\xe9"), Reading(ReadConfig(encoding="cp1252"))) == "café"
 
 
 @given(LINES, st.lists(st.sampled_from(["\n", "\r\n", "\r"]), min_size=1))
@@ -212,7 +214,7 @@ def test_windows_text_is_told_from_its_cousins(write):
 @pytest.mark.parametrize("encoding", ["klingon", "rot13", "undefined", "hex", ""])
 def test_an_encoding_that_cannot_be_used_is_told(write, encoding):
     with pytest.raises(DataError) as caught:
-        read_text(write("dog"), encoding)
+        read_text(write("dog"), Reading(ReadConfig(encoding=encoding)))
     assert caught.value.code == "DATA_ENCODING"
 
 
@@ -240,3 +242,88 @@ def test_a_missing_file_is_told_with_the_nearest_name(write):
     path = write("dog", "reviews.csv")
     with pytest.raises(DataError, match=r"Did you mean 'reviews\.csv'"):
         check_file(path.with_name("review.csv"))
+
+
+def how(**settings) -> Reading:
+    return Reading(ReadConfig(**settings))
+
+
+@given(st.lists(st.sampled_from([b"a", b"\xe9", b"\xff", b"\xef\xbf\xbd", "é".encode(), b"\n"]), max_size=30))
+def test_every_replaced_byte_is_counted_and_a_replacement_character_of_the_file_is_not(tmp_path_factory, parts):
+    path, reading = tmp_path_factory.getbasetemp() / "bad.txt", how(on_bad_bytes="replace")
+    path.write_bytes(b"." + b".".join(parts))  # a full stop between them: two never make one character
+    bad = sum(part in (b"\xe9", b"\xff") for part in parts)
+    assert read_text(path, reading).count("\ufffd") == bad + parts.count(b"\xef\xbf\xbd")
+    assert reading.facts() == {"replaced": bad, "nuls_removed": 0}
+    assert len(reading.notes()) == bool(bad)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "nuls"),
+    [
+        ("a.txt", b"one\0 two\n\0three", 2),
+        ("a.csv", b"text,label\none\0,x\n", 1),
+        ("a.jsonl", b'{"text": "one\\u0000\\u0000", "label": "x"}', 2),
+    ],
+)
+def test_nul_characters_are_left_out_and_counted_once_however_often_they_are_read(write, name, data, nuls):
+    path, reading = write(data, name), how(strip_nul=True)
+    for _ in range(2):
+        assert not any("\0" in text for text in read_corpus([path], "line", reading=reading))
+    assert reading.facts()["nuls_removed"] == nuls
+    assert reading.notes() == [f"{nuls} NUL characters were left out."]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize(("limit", "fine"), [(6, True), (5, False)])
+def test_a_line_may_have_as_many_bytes_as_allowed_and_no_more(write, end, limit, fine):
+    path = write(f"a{end}bb{end}ééé{end}c".encode())  # the third line has six bytes
+    if fine:
+        assert read_text(path, how(max_line_bytes=limit)) == "a\nbb\nééé\nc"
+        return
+    with pytest.raises(DataError, match=f"line 3: more than {limit} bytes") as caught:
+        read_text(path, how(max_line_bytes=limit))
+    assert caught.value.code == "DATA_LINE"
+
+
+def test_a_byte_order_mark_that_overrides_the_encoding_is_told(write):
+    reading = how()
+    read_text(write("dog".encode("utf-16"), "a.txt"), reading)
+    read_text(write("\ufeffdog", "b.txt"), reading)
+    assert [note.rpartition("/")[2] for note in reading.notes()] == [
+        "a.txt was read as utf-16, as its byte-order mark says."
+    ]
+
+
+@given(st.text(st.sampled_from("ab \t\n\u2003\x1c")), st.integers(1, 4))
+def test_squeezing_a_stretch_at_a_time_is_squeezing_the_whole(text, stretch):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headstart.text.read.STRETCH", stretch)
+        assert squeezed(text) == " ".join(text.split())
+
+
+@given(st.text(st.sampled_from("ab\n\x0c\x85\u2028")))
+def test_lines_are_those_between_line_ends(text):
+    assert [line.removesuffix("\n") for line in lines(text)] == text.removesuffix("\n").split("\n") * bool(text)
+    assert "".join(lines(text)) == text
+
+
+@pytest.mark.parametrize("stretch", [1, 2, 3, 100])
+def test_where_a_stretch_ends_makes_no_difference(write, stretch, monkeypatch):
+    monkeypatch.setattr("headstart.text.files.STRETCH", stretch)
+    assert read_text(write("ab\r\ncd\r\r\n🧀\n".encode())) == "ab\ncd\n\n🧀\n"
+    with pytest.raises(DataError, match=r"line 2, byte 7: not valid utf-8 \(byte 0xE9\)"):
+        read_text(write(b"one\ncaf\xe9\n"))
+
+
+@pytest.mark.parametrize("unit", ["document", "line", "sentence"])
+def test_a_long_line_is_read_in_few_times_its_size(write, unit, monkeypatch):
+    monkeypatch.setattr("headstart.text.read.STRETCH", 10_000)
+    text = "The cat sat on the mat; and so it goes. " * 25_000
+    path = write(text)
+    tracemalloc.start()
+    texts = read_corpus([path], unit)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(texts) == (25_000 if unit == "sentence" else 1)
+    assert peak < 5 * len(text)  # splitting it into words takes 15 times
