@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from headstart.config import parse, read_toml
 from headstart.errors import ModelError
-from headstart.study.plan import Arm, BaseRun, Cell, StudyConfig, arms_of, cells
+from headstart.study.plan import BASELINES, Arm, BaseRun, Cell, StudyConfig, arms_of, cells
 from headstart.study.statistics import (
     FEWEST_SEEDS,
     Estimate,
@@ -55,6 +55,11 @@ class Taken:
     paths: list[Path]
     rate: float | None
 
+    @property
+    def random(self) -> bool:
+        """Whether another seed would have said something else."""
+        return self.arm.kind not in BASELINES or self.labels > 0
+
 
 def gather(out: Path) -> dict[str, Any]:
     """The results of the study in `out`, also written there."""
@@ -81,7 +86,7 @@ class _Study:
             raise ModelError(f"{out}: no cell of this study is finished.", "RUN_UNFINISHED")
         counts = Counter(e.label for e in data.train).values()
         self.score = "macro_f1" if max(counts) > IMBALANCED * min(counts) else "accuracy"
-        self.heaviest = heaviest_row(self.target.tolist()) if self.score == "macro_f1" else 1.0
+        self.heaviest = self._heaviest(np.arange(len(self.target)))
         self.last = cfg.labels[-1]
 
     def results(self) -> dict[str, Any]:
@@ -141,6 +146,9 @@ class _Study:
             [self._path(c) for c in done], rate,
         )  # fmt: skip
 
+    def _heaviest(self, rows: NDArray[np.int64]) -> float:
+        return heaviest_row(self.target[rows].tolist()) if self.score == "macro_f1" else 1.0
+
     def _path(self, cell: Cell) -> Path:
         return self.out / "cells" / cell.name
 
@@ -150,7 +158,9 @@ class _Study:
         right = (t.said == self.target).astype(float)
         f1 = pseudo_values(macro_f1, self.target.tolist(), t.said.tolist(), len(self.data.labels))
         clean = np.setdiff1d(np.arange(len(self.target)), overlap)
-        without = mean_interval(self.scores(t, clean), heaviest=self.heaviest) if len(overlap) and len(clean) else None
+        without = (
+            mean_interval(self.scores(t, clean), heaviest=self._heaviest(clean)) if overlap and len(clean) else None
+        )
         shared = [(calibration_error(p, self.target.tolist()), brier(p, self.target.tolist())) for p in t.probabilities]
         return {
             "name": t.arm.name,
@@ -202,12 +212,13 @@ class _Study:
         linear = [t for t in here if t.arm.kind == "tfidf"]
         pairs = [(t, s) for t in learned for s in scratch if _same_shape(t, s)]
         pairs += [(t, b) for t in [*learned, *scratch] for b in linear]
-        return pairs + [(a, b) for a, b in combinations(learned, 2) if a.arm.kind == b.arm.kind]
+        pairs += [(a, b) for a, b in combinations(learned, 2) if a.arm.kind == b.arm.kind]
+        return [(a, b) for a, b in pairs if not (a.random and b.random) or set(a.seeds) & set(b.seeds)]
 
     def _difference(self, a: Taken, b: Taken) -> Estimate:
         """On the seeds that both have; an arm without chance in it goes with every seed of the other."""
         x, y = self.scores(a), self.scores(b)
-        if len(a.seeds) > 1 and len(b.seeds) > 1:
+        if a.random and b.random:
             both = sorted(set(a.seeds) & set(b.seeds))
             x, y = (s[[t.seeds.index(seed) for seed in both]] for s, t in ((x, a), (y, b)))
         return difference(x, y, heaviest=self.heaviest)
