@@ -6,6 +6,7 @@ Shapes: B examples, T tokens, D width, H heads.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,7 @@ class Cache:
 
     layers: list[Tensor]  # one (2, B, H, context, D // H) a layer: keys and values
     length: int = 0
+    next: Callable[[Tensor], Tensor] | None = None  # a faster way for single tokens, once a base has made it
 
 
 class Base(nn.Module, ABC):

@@ -38,15 +38,16 @@ def generate(step: Step, prompt: Tensor, tokens: int, end: int | None, how: Samp
     added = prompt
     for _ in range(tokens):
         with torch.inference_mode():
-            logits = step(added)[0]
+            logits = step(added)  # (1, V)
             probabilities = logits.softmax(-1)
-            i = int(probabilities.argmax()) if how.temperature == 0 else _sample(logits, how, random)
-            best = probabilities.topk(min(top, len(probabilities))) if top else None
+            added = probabilities.argmax(-1, keepdim=True) if how.temperature == 0 else _sample(logits, how, random)
+            probability = probabilities.gather(1, added)
+            best = probabilities[0].topk(min(top, probabilities.size(1))) if top else None
         ranked = list(zip(best.indices.tolist(), best.values.tolist(), strict=True)) if best else []
-        yield Choice(i, float(probabilities[i]), ranked)
-        if i == end:
+        choice = Choice(int(added), float(probability), ranked)
+        yield choice
+        if choice.id == end:
             return
-        added = torch.tensor([[i]], device=prompt.device)
 
 
 class LanguageStep:
@@ -54,21 +55,22 @@ class LanguageStep:
 
     def __init__(self, model: Model) -> None:
         self.model = model.eval()
-        self.seen: Tensor | None = None  # (B, every token so far)
+        self.seen: list[Tensor] = []  # every token so far, (B, T) as they came
         self.cache: Cache | None = None
 
     def __call__(self, ids: Tensor) -> Tensor:
         base = self.model.base
-        self.seen = ids if self.seen is None else torch.cat([self.seen, ids], dim=1)
+        self.seen.append(ids)
         if self.cache is None or self.cache.length + ids.size(1) > base.max_len:
             self.cache = base.new_cache(len(ids))
-            full = self.seen.size(1) > base.max_len
-            ids = self.seen[:, -(base.max_len // 2) :] if full else self.seen
+            seen = torch.cat(self.seen, dim=1)
+            ids = seen[:, -(base.max_len // 2) :] if seen.size(1) > base.max_len else seen
         return self.model.head.logits(base.step(ids, self.cache).last[:, -1])
 
 
-def _sample(logits: Tensor, how: Sampling, random: torch.Generator) -> int:
-    logits = logits / how.temperature
+def _sample(logits: Tensor, how: Sampling, random: torch.Generator) -> Tensor:
+    """One token, (1, 1), drawn from the (1, V) logits."""
+    logits = logits[0] / how.temperature
     if how.top_k:
         kept = logits.topk(min(how.top_k, len(logits))).values[-1]
         logits = logits.masked_fill(logits < kept, -torch.inf)
@@ -77,4 +79,4 @@ def _sample(logits: Tensor, how: Sampling, random: torch.Generator) -> int:
         beyond = ordered.cumsum(-1) - ordered >= how.top_p  # the token that crosses the line stays
         beyond[0] = False
         logits = logits.index_fill(0, index[beyond], -torch.inf)
-    return int(torch.multinomial(logits.softmax(-1), 1, generator=random))
+    return torch.multinomial(logits.softmax(-1), 1, generator=random)[None]

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from headstart.config import TransformerConfig
 from headstart.models.base import Base, Cache, States
+from headstart.models.next_token import NextToken
 
 
 @dataclass(frozen=True)
@@ -124,19 +125,27 @@ class Transformer(Base):
     def step(self, ids: Tensor, cache: Cache) -> States:
         new, old = ids.size(1), cache.length
         assert old + new <= self.max_len, f"{old + new} tokens do not fit into a context of {self.max_len}"
+        if new == 1 and not self.training:
+            if cache.next is None:
+                cache.next = NextToken(self, cache)
+            return States(cache.next(ids[:, 0]).unsqueeze(1))
         # A single new token may look at everything before it.
         sight = Sight(allowed=square_mask(new, old + new, ids.device)) if old and new > 1 else Sight(square=new > 1)
         states = self._run(self._embed(ids, old), sight, cache, look=False)
         cache.length += new
         return states
 
+    @property
+    def position_codes(self) -> Tensor | None:
+        """What is added at each position, (context, D); None where positions are not told apart."""
+        if self.positions is not None:
+            return self.positions.weight
+        return self.waves if self.sinusoidal else None
+
     def _embed(self, ids: Tensor, first: int) -> Tensor:
         x = self.tokens(ids) * self.scale
-        stop = first + ids.size(1)
-        if self.positions is not None:
-            x = x + self.positions.weight[first:stop]
-        elif self.sinusoidal:
-            x = x + self.waves[first:stop]
+        if self.position_codes is not None:
+            x = x + self.position_codes[first : first + ids.size(1)]
         return self.drop(self.embedding_norm(x))
 
     def _run(self, x: Tensor, sight: Sight, cache: Cache | None, look: bool) -> States:
