@@ -54,7 +54,7 @@ class Study:
 
     def plot(self) -> Any:
         """Score against labels, or the arms beside each other, as a matplotlib figure."""
-        picture = main_picture(Results.model_validate(self.results))
+        picture = main_picture(Results.of(self.results))
         return picture.figure if picture else None
 
     def _repr_html_(self) -> str:
