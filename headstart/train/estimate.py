@@ -24,6 +24,7 @@ TIMED = 1.0  # seconds of updates, but LEAST of them at least: one of a large mo
 LEAST, MOST = 3, 50
 LOOKED_AT = 100  # batches among which the longest is looked for: it decides the memory
 SPREAD = 0.618034  # multiples of the golden ratio fall evenly, however many are taken
+PREDICTED = 150  # bytes beside the text of a test row in predictions.jsonl
 LOGGED = 330  # bytes of a measurement, in log.jsonl and for TensorBoard
 
 
@@ -31,7 +32,7 @@ def estimate(cfg: PretrainConfig | FinetuneConfig) -> dict[str, Any]:
     """Parameters, tokens, updates, seconds, memory and disk of a run with these settings, on this machine."""
     threads = prepare_device(cfg.train)
     began = time.perf_counter()
-    job = pretrain.prepare(cfg) if isinstance(cfg, PretrainConfig) else finetune.prepare(cfg)
+    job = _prepared(cfg)
     preparing = time.perf_counter() - began
     train, model = job.cfg.train, job.model
     first, update_seconds, tokens, timed = _timed_updates(model, job.task, job.batches, train)
@@ -61,22 +62,32 @@ def estimate(cfg: PretrainConfig | FinetuneConfig) -> dict[str, Any]:
     }
 
 
+def _prepared(cfg: PretrainConfig | FinetuneConfig) -> Pretraining | Finetuning:
+    if isinstance(cfg, PretrainConfig):
+        return pretrain.prepare(cfg)
+    return finetune.prepare(cfg.model_copy(update={"features": None}))  # they would be written
+
+
 def _timed_updates(
     model: Model, task: Task[Any], batches: Batches[Any], cfg: TrainConfig
 ) -> tuple[float, float, float, int]:
-    """Seconds of the first update, seconds and tokens of a later one, and how many were made to know."""
+    """Seconds of the first update, seconds and tokens of a later one, and how many were made to know.
+
+    The first includes what happens once, when a batch is first asked for: a frozen base reads all texts.
+    """
+    began = time.perf_counter()
     optimizer, free, now = build_optimizer(model, cfg), [p for p in model.parameters() if p.requires_grad], Progress()
     most = max(1, min(cfg.steps, batches.per_epoch // cfg.accumulate))
     spread = [int(i * SPREAD % 1 * most) for i in range(LOOKED_AT)]
     longest = max(spread[:most], key=lambda step: batches(step * cfg.accumulate).tokens)
 
     def timed(step: int) -> float:
-        now.step = step
-        began = time.perf_counter()
+        now.step, start = step, time.perf_counter()
         update(model, task, batches, optimizer, free, cfg, now)
-        return time.perf_counter() - began
+        return time.perf_counter() - start
 
-    first, now.tokens = timed(longest), 0
+    timed(longest)
+    first, now.tokens = time.perf_counter() - began, 0
     seconds: list[float] = []
     while len(seconds) < LEAST or (sum(seconds) < TIMED and len(seconds) < MOST):
         seconds.append(timed(spread[len(seconds)]))
@@ -109,10 +120,12 @@ def _memory(model: Model) -> dict[str, int]:
 
 
 def _disk(job: Pretraining | Finetuning, evaluations: int) -> dict[str, int]:
-    """Bytes in the run directory while the run lasts (old checkpoints, and one being written) and afterwards."""
+    """Bytes in the run directory at most while the run lasts (one checkpoint more than are kept), and afterwards."""
     cfg, checkpoint = job.cfg.train, _checkpoint_bytes(job.model)
     logged = LOGGED * (cfg.steps // cfg.log_every + evaluations)
     kept = _bytes(job.model) + len(job.tokenizer.to_json().encode()) + logged
+    if isinstance(job, Finetuning):
+        kept += sum(len(example.text.encode()) + PREDICTED for example in job.data.test)
     after = kept + (KEPT * checkpoint if cfg.keep_checkpoints else 0)
     return {"disk_bytes": kept + (KEPT + 1) * checkpoint, "disk_bytes_after": after}
 

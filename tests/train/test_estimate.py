@@ -67,6 +67,12 @@ def test_a_dry_run_of_fine_tuning_foresees_the_run(classes: FinetuneConfig, tmp_
     check(classes, finetune, tmp_path / "run")
 
 
+def test_a_frozen_base_is_timed_and_its_features_are_not_kept(classes: FinetuneConfig, tmp_path: Path) -> None:
+    cost = estimate(classes.model_copy(update={"scope": "head", "features": str(tmp_path / "features")}))
+    assert not (tmp_path / "features").exists()
+    assert cost["trained_parameters"] < 1000 < cost["parameters"]
+
+
 def test_the_disk_foreseen_is_the_disk_used(language: PretrainConfig, tmp_path: Path) -> None:
     cfg = language.model_copy(update={"train": language.train.model_copy(update={"keep_checkpoints": True})})
     pretrain(cfg, tmp_path / "run")
