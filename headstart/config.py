@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self, TypeVar, Union
 
 import tomli_w
@@ -250,6 +251,13 @@ class FinetuneConfig(Frozen):
 
     @model_validator(mode="before")
     @classmethod
+    def preset_follows_base(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and given.get("base") in PRESETS and isinstance(given.get("model", {}), Mapping):
+            return {**given, "model": {"preset": given["base"], **given.get("model", {})}}
+        return given
+
+    @model_validator(mode="before")
+    @classmethod
     def own_training_defaults(cls, given: Any) -> Any:
         if not isinstance(given, Mapping):
             return given
@@ -264,17 +272,22 @@ _RUN_CONFIG: TypeAdapter[PretrainConfig | FinetuneConfig] = TypeAdapter(RunConfi
 C = TypeVar("C", bound=Frozen)
 
 
-def parse(kind: type[C], settings: Mapping[str, Any], source: str = "the settings") -> C:
-    """`settings` as a checked `kind`; every contradiction and unknown key is named at once."""
+def parse(
+    kind: type[C],
+    settings: Mapping[str, Any],
+    source: str = "the settings",
+    flags: Mapping[str, str] = MappingProxyType({}),
+) -> C:
+    """`settings` as a checked `kind`; every contradiction and unknown key is named at once, beside its flag."""
     try:
         return kind.model_validate(settings)
     except ValidationError as error:
-        raise ConfigError(_explain(error, kind, source)) from None
+        raise ConfigError(_explain(error, kind, source, flags)) from None
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(path.read_text("utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{path} cannot be read ({error.strerror}).") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -290,7 +303,7 @@ def parse_run_config(settings: Any, source: str) -> PretrainConfig | FinetuneCon
     try:
         return _RUN_CONFIG.validate_python(settings)
     except ValidationError as error:
-        raise ConfigError(_explain(error, None, source)) from None
+        raise ConfigError(_explain(error, None, source, {})) from None
 
 
 def to_toml(config: Frozen) -> str:
@@ -337,7 +350,7 @@ def differences(config: Frozen, settings: Mapping[str, Any], prefix: str = "") -
     return found
 
 
-def _explain(error: ValidationError, kind: type[Frozen] | None, source: str) -> str:
+def _explain(error: ValidationError, kind: type[Frozen] | None, source: str, flags: Mapping[str, str]) -> str:
     problems = []
     for problem in error.errors():
         where = [str(part) for part in problem["loc"] if part not in ("pretrain", "finetune")]
@@ -349,7 +362,8 @@ def _explain(error: ValidationError, kind: type[Frozen] | None, source: str) -> 
             message = problem["msg"].removeprefix("Value error, ")
             value = problem["input"]
             shown = f" (got {value!r})" if isinstance(value, (str, int, float)) else ""
-            problems.append(f"{'.'.join(where) or 'together'}: {message}{shown}.")
+            name = ".".join(where) or "together"
+            problems.append(f"{name}{f' ({flags[name]})' if name in flags else ''}: {message}{shown}.")
     return f"{source}: " + " ".join(problems)
 
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import typer.main
@@ -55,11 +56,11 @@ def test_no_verb_at_all_shows_the_help(words: list[str]) -> None:
     assert done.stderr.startswith(f"Usage: {' '.join(['headstart', *words])} [OPTIONS] COMMAND")
 
 
-def complete(line: str) -> list[str]:
+def complete(line: str, folder: Path | None = None) -> list[str]:
     """What bash offers when TAB is pressed at the end of `line`."""
     words = line.split(" ")
     env = {**os.environ, "_HEADSTART_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
-    done = subprocess.run([sys.executable, "-m", "headstart"], env=env, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "headstart"], env=env, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
@@ -68,3 +69,13 @@ def test_completion_knows_verbs_and_flags() -> None:
     assert complete("headstart ") == list(ROOT.commands)  # type: ignore[attr-defined]
     assert complete("headstart data ch") == ["check"]
     assert complete("headstart pretrain --th") == ["--threads"]
+
+
+def test_completion_knows_runs_and_packs(tmp_path: Path) -> None:
+    for name in ("runs/one", "runs/two", "other"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("runs/one", "runs/two"):
+        (tmp_path / name / "env.json").touch()
+    assert complete("headstart predict ", tmp_path) == ["runs/one", "runs/two"]
+    assert complete("headstart finetune rows.csv --base runs/t", tmp_path) == ["runs/two"]
+    assert complete("headstart data get movie", tmp_path) == ["movie-reviews"]

@@ -1,6 +1,7 @@
-"""The application that the verbs join, the flags that they share, and settings made of flags.
+"""The application that the verbs join, and the flags that they share.
 
-A flag that is not given stays None: defaults have one home, config.py.
+A flag that is not given stays None: defaults have one home, config.py. The help repeats them, because loading config.py
+would make it slow; a test compares the two.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
+from headstart.cli.complete import runs
+from headstart.cli.settings import FLAGS, file_settings, has, nested_settings
 from headstart.cli.usage import Verbs
 
 if TYPE_CHECKING:
@@ -45,53 +48,77 @@ Out = Annotated[str, Option("--out", help="The run directory to make.")]
 Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, Option("--quiet", help="No progress, no notes.")]
 Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error.")]
-Seed = Annotated[int | None, Option("--seed", help="Everything random follows from it.")]
-Device = Annotated[str | None, Option("--device", help="cpu, cuda, mps.")]
-Threads = Annotated[int | None, Option("--threads", help="CPU threads.")]
+Seed = Annotated[int | None, Option("--seed", help="Everything random follows from it. [default: 0]")]
+Device = Annotated[str | None, Option("--device", help="cpu, cuda, mps. [default: cpu]")]
+Threads = Annotated[int | None, Option("--threads", help="CPU threads. [default: what torch chooses]")]
 Resume = Annotated[bool, Option("--resume", help="Go on with the run in --out.")]
 DryRun = Annotated[
     bool, Option("--dry-run", help="Only say what the run would cost, after a few updates; nothing is written.")
 ]
+Config = Annotated[
+    str | None, Option("--config", help="Settings in a TOML file, such as config.toml of a run; flags win over it.")
+]
 Set = Annotated[list[str] | None, Option("--set", help="Any setting of config.toml: train.lr=0.001.")]
-Encoding = Annotated[str | None, Option("--encoding", help="Of the text files; utf-8 unless given.")]
-BadBytes = Annotated[str | None, Option("--on-bad-bytes", help="fail, or replace: by U+FFFD, and counted.")]
+Encoding = Annotated[str | None, Option("--encoding", help="Of the text files. [default: utf-8]")]
+BadBytes = Annotated[
+    str | None, Option("--on-bad-bytes", help="fail, or replace: by U+FFFD, and counted. [default: fail]")
+]
 StripNul = Annotated[bool, Option("--strip-nul", help="Leave NUL characters out, and count them.")]
-LongestLine = Annotated[int | None, Option("--max-line-bytes", help="Refuse a file with a longer line.")]
-TextColumn = Annotated[str | None, Option("--text-column", help="Column that holds the text.")]
-LabelColumn = Annotated[str | None, Option("--label-column", help="Column that holds the label.")]
-Batch = Annotated[int | None, Option("--batch-size", help="Examples in one forward pass.")]
-Rate = Annotated[float | None, Option("--lr", help="Peak learning rate.")]
-Context = Annotated[int | None, Option("--context", help="Most tokens of a text or block.")]
-Size = Annotated[str | None, Option("--size", help="nano, micro, mini, small or medium.")]
+LongestLine = Annotated[
+    int | None, Option("--max-line-bytes", help="Refuse a file with a longer line. [default: any length]")
+]
+TextColumn = Annotated[
+    str | None, Option("--text-column", help="Column that holds the text. [default: found by its name]")
+]
+LabelColumn = Annotated[
+    str | None, Option("--label-column", help="Column that holds the label. [default: found by its name]")
+]
+Batch = Annotated[int | None, Option("--batch-size", help="Examples in one forward pass. [default: 16]")]
+Rate = Annotated[float | None, Option("--lr", help="Peak learning rate. [default: 0.0005]")]
+Context = Annotated[
+    int | None, Option("--context", help="Most tokens of a text or block. [default: what the size has]")
+]
+Size = Annotated[
+    str | None, Option("--size", help="nano, micro, mini, small or medium. [default: micro; classic has its own]")
+]
 Tokenizer = Annotated[
     str | None,
     Option(
-        "--tokenizer", help="bpe, unigram, wordpiece, word, char; or a tokenizer.json, SentencePiece .model, or run."
+        "--tokenizer",
+        help="bpe, unigram, wordpiece, word, char; or a tokenizer.json, SentencePiece .model, or run. [default: bpe]",
     ),
 ]
-Vocab = Annotated[int | None, Option("--vocab", help="Entries of the vocabulary.")]
-RunArgument = Annotated[str, Argument(metavar="RUN", help="A finished run directory.", show_default=False)]
+Vocab = Annotated[int | None, Option("--vocab", help="Entries of the vocabulary. [default: what the text feeds]")]
+RunArgument = Annotated[str, Argument(metavar="RUN", help="A finished run directory.", autocompletion=runs)]
 
 
 def job_config(
-    kind: Any, given: dict[str, Any], settings: list[str] | None, out: str, resume: bool, needs: dict[str, str]
+    kind: Any,
+    given: dict[str, Any],
+    settings: list[str] | None,
+    file: str | None,
+    out: str,
+    resume: bool,
+    needs: dict[str, str],
 ) -> Any:
     """The settings of a job: those given, or with --resume those of the run, which the given ones must agree with."""
     from headstart.config import differences, parse
     from headstart.errors import ConfigError, UserError
     from headstart.train.run import Run
 
-    nested = nested_settings(given, settings)
+    if resume and file:
+        raise UserError("A resumed run keeps its own settings. Leave out --config.")
+    nested = nested_settings(given, settings, file_settings(kind, file) if file else None)
     if resume:
         asked = Run(Path(out)).asked(kind)
         changed = differences(asked, nested)
         if changed:
             raise ConfigError(f"{out} was begun with other settings: {'; '.join(changed)}. Leave them out to resume.")
         return asked
-    missing = [name for key, name in needs.items() if given[key] is None]
+    missing = [name for key, name in needs.items() if not has(nested, key)]
     if missing:
         raise UserError(f"Missing {' and '.join(missing)}.")
-    return parse(kind, nested)
+    return parse(kind, nested, file or "the settings", FLAGS)
 
 
 def reading_settings(
@@ -123,17 +150,3 @@ def training_settings(
         "train.device": device,
         "train.threads": threads,
     }
-
-
-def nested_settings(given: dict[str, Any], settings: list[str] | None) -> dict[str, Any]:
-    from headstart.config import merge, with_override
-
-    nested: dict[str, Any] = {}
-    for name, value in given.items():
-        if value is not None:
-            for part in reversed(name.split(".")):
-                value = {part: value}
-            nested = merge(nested, value)
-    for assignment in settings or []:
-        nested = with_override(nested, assignment)
-    return nested

@@ -24,6 +24,7 @@ from headstart.cli.app import (
     reading_for,
     reading_settings,
 )
+from headstart.cli.complete import packs
 from headstart.cli.terminal import guarded, show, show_json, show_notes, show_table
 from headstart.cli.usage import Verbs
 
@@ -109,7 +110,7 @@ def list_packs(as_json: Json = False, debug: Debug = False) -> None:
 @data.command("get")
 @guarded
 def get(
-    name: Annotated[str, Argument(help="A name from `headstart data list`.", show_default=False)],
+    name: Annotated[str, Argument(help="A name from `headstart data list`.", autocompletion=packs)],
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

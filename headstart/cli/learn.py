@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +10,7 @@ from typer import Argument, Option
 from headstart.cli.app import (
     BadBytes,
     Batch,
+    Config,
     Context,
     Debug,
     Device,
@@ -36,6 +36,8 @@ from headstart.cli.app import (
     reading_settings,
     training_settings,
 )
+from headstart.cli.complete import runs
+from headstart.cli.settings import placed, placed_base
 from headstart.cli.terminal import Bar, accuracy_line, guarded, show, show_json, show_table
 
 
@@ -43,19 +45,27 @@ from headstart.cli.terminal import Bar, accuracy_line, guarded, show, show_json,
 @guarded
 def pretrain(
     corpus: Annotated[
-        list[str] | None, Argument(help="Text: .txt, .csv, .tsv, .jsonl, .parquet, or folders.", show_default=False)
+        list[str] | None, Argument(metavar="CORPUS", help="Text: .txt, .csv, .tsv, .jsonl, .parquet, or folders.")
     ] = None,
     out: Out = "runs/pretrained",
-    objective: Annotated[str | None, Option(help="causal (left to right) or masked (two-way).")] = None,
-    preset: Annotated[str | None, Option(help="gpt, bert or classic.")] = None,
+    objective: Annotated[
+        str | None, Option(help="causal (left to right) or masked (two-way). [default: causal]")
+    ] = None,
+    preset: Annotated[str | None, Option(help="gpt, bert or classic. [default: gpt; bert when masked]")] = None,
     size: Size = None,
     context: Context = None,
-    unit: Annotated[str | None, Option(help="What one text is: line, sentence or document.")] = None,
+    unit: Annotated[
+        str | None, Option(help="What one text is: line, sentence or document. [default: document]")
+    ] = None,
     tokenizer: Tokenizer = None,
     vocab: Vocab = None,
-    steps: Annotated[int | None, Option(help="Optimizer updates.")] = None,
-    batch_size: Batch = None,
-    lr: Rate = None,
+    steps: Annotated[int | None, Option(help="Optimizer updates. [default: 2000]")] = None,
+    batch_size: Annotated[int | None, Option(help="Examples in one forward pass. [default: 32]")] = None,
+    lr: Annotated[float | None, Option(help="Peak learning rate. [default: 0.001]")] = None,
+    sample: Annotated[
+        list[str] | None,
+        Option(help="Text to continue after each evaluation; may be given several times. [default: '']"),
+    ] = None,
     text_column: TextColumn = None,
     encoding: Encoding = None,
     on_bad_bytes: BadBytes = None,
@@ -64,6 +74,7 @@ def pretrain(
     seed: Seed = None,
     device: Device = None,
     threads: Threads = None,
+    file: Config = None,
     settings: Set = None,
     resume: Resume = False,
     dry_run: DryRun = False,
@@ -73,11 +84,11 @@ def pretrain(
 ) -> None:
     """Train a tokenizer and a language model on CORPUS."""
     from headstart.config import PretrainConfig
-    from headstart.text.packs import located
 
     given: dict[str, Any] = {
         "objective": objective,
-        "data.paths": tuple(str(Path(located(path)).absolute()) for path in corpus) if corpus else None,
+        "samples": tuple(sample) if sample else None,
+        "data.paths": tuple(map(placed, corpus)) if corpus else None,
         "data.unit": unit,
         "data.text_column": text_column,
         "tokenizer.kind": tokenizer,
@@ -90,7 +101,7 @@ def pretrain(
     given |= reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes)
     given |= training_settings(batch_size, lr, seed, device, threads)
     config = job_config(
-        PretrainConfig, given, settings, out, resume, needs={"data.paths": "a CORPUS: files or folders of text"}
+        PretrainConfig, given, settings, file, out, resume, needs={"data.paths": "a CORPUS: files or folders of text"}
     )
     if dry_run:
         _show_estimate(config, resume, as_json)
@@ -119,19 +130,25 @@ def pretrain(
 @guarded
 def finetune(
     data: Annotated[
-        str | None, Argument(help="Labelled rows: .csv, .tsv, .jsonl, .parquet or a folder.", show_default=False)
+        str | None, Argument(metavar="DATA", help="Labelled rows: .csv, .tsv, .jsonl, .parquet or a folder.")
     ] = None,
-    base: Annotated[str | None, Option(help="A pretrained run, or a preset with --init scratch.")] = None,
+    base: Annotated[
+        str | None, Option(help="A pretrained run, or a preset with --init scratch.", autocompletion=runs)
+    ] = None,
     out: Out = "runs/finetuned",
-    init: Annotated[str | None, Option(help="pretrained or scratch.")] = None,
-    train: Annotated[str | None, Option(help="What learns: full, head, or last:K layers.")] = None,
-    pool: Annotated[str | None, Option(help="What the head reads: last, cls or mean.")] = None,
-    epochs: Annotated[int | None, Option(help="Times through the training rows.")] = None,
-    labels: Annotated[
-        int | None, Option(help="Learn from this many rows only; below 200, none are held out for validation.")
+    init: Annotated[str | None, Option(help="pretrained or scratch. [default: pretrained]")] = None,
+    train: Annotated[str | None, Option(help="What learns: full, head, or last:K layers. [default: full]")] = None,
+    pool: Annotated[
+        str | None,
+        Option(help="What the head reads: last, cls or mean. [default: last of a causal base, cls of a two-way one]"),
     ] = None,
-    valid: Annotated[str | None, Option(help="Validation rows; held out from DATA if not given.")] = None,
-    test: Annotated[str | None, Option(help="Test rows; held out from DATA if not given.")] = None,
+    epochs: Annotated[int | None, Option(help="Times through the training rows. [default: 10]")] = None,
+    labels: Annotated[
+        int | None,
+        Option(help="Learn from this many rows only; below 200, none are held out for validation. [default: all]"),
+    ] = None,
+    valid: Annotated[str | None, Option(help="Validation rows. [default: held out from DATA]")] = None,
+    test: Annotated[str | None, Option(help="Test rows. [default: held out from DATA]")] = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
     class_weights: Annotated[
@@ -150,6 +167,7 @@ def finetune(
     seed: Seed = None,
     device: Device = None,
     threads: Threads = None,
+    file: Config = None,
     settings: Set = None,
     resume: Resume = False,
     dry_run: DryRun = False,
@@ -160,47 +178,41 @@ def finetune(
     """Swap the head of a base for a classifier and train it on DATA."""
     from headstart.config import PRESETS, FinetuneConfig
     from headstart.errors import ConfigError
-    from headstart.text.packs import located
 
-    path = {
-        name: str(Path(located(p)).absolute()) if p else None
-        for name, p in (("train", data), ("valid", valid), ("test", test))
-    }
-    is_preset = base in PRESETS
     given: dict[str, Any] = {
-        "base": str(Path(base).absolute()) if base and not is_preset and os.path.exists(base) else base,
+        "base": placed_base(base) if base else None,
         "init": init,
         "scope": train,
         "pool": pool,
         "epochs": epochs,
         "class_weights": class_weights or None,
-        "data.train": path["train"],
-        "data.valid": path["valid"],
-        "data.test": path["test"],
+        "data.train": placed(data) if data else None,
+        "data.valid": placed(valid) if valid else None,
+        "data.test": placed(test) if test else None,
         "data.labels": labels,
         "data.text_column": text_column,
         "data.label_column": label_column,
         "tokenizer.kind": tokenizer,
         "tokenizer.vocab": vocab,
-        "model.preset": base if is_preset else None,
+        "model.preset": base if base in PRESETS else None,
         "model.size": size,
         "model.context": context,
     }
     given |= reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes)
     given |= training_settings(batch_size, lr, seed, device, threads)
-    if base and not is_preset and not resume:
-        settled = {"--size": size, "--context": context, "--tokenizer": tokenizer, "--vocab": vocab}
-        refused = [flag for flag, value in settled.items() if value is not None]
-        if refused:
-            raise ConfigError(f"{', '.join(refused)}: the base {base} settles this. Leave it out.")
     config = job_config(
         FinetuneConfig,
         given,
         settings,
+        file,
         out,
         resume,
         needs={"data.train": "DATA", "base": "--base (a run of headstart pretrain, or gpt with --init scratch)"},
     )
+    settled = {"--size": size, "--context": context, "--tokenizer": tokenizer, "--vocab": vocab}
+    refused = [flag for flag, value in settled.items() if value is not None]
+    if refused and config.base not in PRESETS and not resume:
+        raise ConfigError(f"{', '.join(refused)}: the base {base or config.base} settles this. Leave it out.")
     if dry_run:
         _show_estimate(config, resume, as_json)
         return

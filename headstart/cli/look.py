@@ -22,10 +22,10 @@ from headstart.cli.app import (
     TextColumn,
     Vocab,
     app,
-    nested_settings,
     reading_for,
     reading_settings,
 )
+from headstart.cli.settings import nested_settings
 from headstart.cli.terminal import accuracy_line, guarded, piece, show, show_json, show_notes, show_table
 
 

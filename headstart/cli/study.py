@@ -23,8 +23,8 @@ from headstart.cli.app import (
     TextColumn,
     Vocab,
     app,
-    nested_settings,
 )
+from headstart.cli.settings import nested_settings
 from headstart.cli.terminal import Bar, guarded, piece, show, show_json, show_table
 
 LONG = 1800.0  # seconds; a study that takes longer is not started without being asked for twice

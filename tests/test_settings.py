@@ -1,0 +1,239 @@
+"""Settings from a file, flags and --set: who wins, what the messages name, and help that tells the real defaults."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from headstart.cli import app
+from headstart.cli.settings import FLAGS, file_settings, nested_settings, recipe
+from headstart.config import FinetuneConfig, Frozen, PretrainConfig, TransformerConfig, parse, read_toml, to_toml
+from headstart.train.finetune import finetune
+from headstart.train.pretrain import pretrain
+from headstart.train.run import Run
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+ROOT = typer.main.get_command(app)
+KINDS: dict[str, type[PretrainConfig | FinetuneConfig]] = {"pretrain": PretrainConfig, "finetune": FinetuneConfig}
+NO_SETTINGS = {"--out", "--config", "--set", "--resume", "--dry-run", "--json", "--quiet", "--debug"}
+
+
+def names(kind: type[Frozen], prefix: str = "") -> Iterator[str]:
+    """Every setting by its dotted name."""
+    for name, field in kind.model_fields.items():
+        inner = field.annotation
+        is_table = isinstance(inner, type) and issubclass(inner, Frozen)
+        yield from names(inner, f"{prefix}{name}.") if is_table else [prefix + name]  # type: ignore[arg-type]
+
+
+def default(kind: type[Frozen], name: str) -> Any:
+    required: dict[str, Any] = (
+        {"data": {"paths": ["a"]}} if kind is PretrainConfig else {"data": {"train": "a"}, "base": "b"}
+    )
+    value: Any = parse(kind, required)
+    for part in name.split("."):
+        value = getattr(value, part)
+    return value
+
+
+# --- flags and the help about them
+
+
+def flags(verb: str) -> dict[str, Any]:
+    return {(p.metavar if p.param_type_name == "argument" else p.opts[0]): p for p in ROOT.commands[verb].params}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("verb", KINDS)
+def test_every_flag_stands_for_a_setting_or_is_known_not_to(verb: str) -> None:
+    assert flags(verb).keys() - NO_SETTINGS <= set(FLAGS.values())
+    assert {n for n, flag in FLAGS.items() if flag in flags(verb)} <= set(names(KINDS[verb]))
+
+
+@pytest.mark.parametrize(
+    ("verb", "name"),
+    [(verb, name) for verb, kind in KINDS.items() for name in names(kind) if FLAGS.get(name) in flags(verb)],
+)
+def test_help_tells_the_default_of_the_setting(verb: str, name: str) -> None:
+    flag = FLAGS[name]
+    value = default(KINDS[verb], name) if name not in ("data.paths", "data.train", "base") else None
+    told = re.search(r"\[default: (.*)\]$", flags(verb)[flag].help)
+    depends = name in (
+        "model.context",
+        "train.threads",
+        "tokenizer.vocab",
+        "data.labels",
+        "data.max_line_bytes",
+    )  # a number is not the answer
+    if name in ("data.paths", "data.train", "base") or value is False:
+        assert told is None
+    elif value is None or depends:
+        assert told, f"{flag} says nothing of its default"
+        assert not re.match(r"\d", told[1])
+    else:
+        shown = repr(value[0]) if isinstance(value, tuple) else str(value)
+        assert told, f"{flag} says nothing of its default"
+        assert told[1].split(";")[0] == shown
+
+
+WRONG = [
+    ("pretrain", "--objective", "sideways"), ("pretrain", "--preset", "zzz"), ("pretrain", "--size", "huge"),
+    ("pretrain", "--context", "1"), ("pretrain", "--unit", "page"), ("pretrain", "--vocab", "-1"),
+    ("pretrain", "--steps", "-1"), ("pretrain", "--batch-size", "0"), ("pretrain", "--lr", "0"),
+    ("pretrain", "--seed", "-1"), ("pretrain", "--threads", "-1"), ("finetune", "--init", "zzz"),
+    ("finetune", "--train", "zzz"), ("finetune", "--pool", "zzz"), ("finetune", "--epochs", "0"),
+    ("finetune", "--batch-size", "0"), ("finetune", "--lr", "-1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("verb", "flag", "value"), WRONG)
+def test_a_wrong_value_is_told_by_setting_and_flag(verb: str, flag: str, value: str) -> None:
+    base = ["--base", "runs/base"] if verb == "finetune" else []
+    done = CliRunner().invoke(app, [verb, "data.csv", *base, f"{flag}={value}"])
+    assert done.exit_code == 4, done.output
+    setting = next(name for name, known in FLAGS.items() if known == flag and name in set(names(KINDS[verb])))
+    assert f"{setting} ({flag}): " in done.stderr
+
+
+# --- files
+
+
+@pytest.mark.parametrize("verb", KINDS)
+def test_the_example_holds_every_setting_with_its_default(verb: str) -> None:
+    kind, file = KINDS[verb], EXAMPLES / f"{verb}.toml"
+    settings, text = read_toml(file), file.read_text("utf-8")
+    required = {"data": {"paths": settings["data"]["paths"]}} if verb == "pretrain" else {
+        "data": {"train": settings["data"]["train"]}, "base": settings["base"]
+    }  # fmt: skip
+    assert parse(kind, settings) == parse(kind, required)
+    tables = re.split(r"^\[(\w+)\]$", text, flags=re.MULTILINE)
+    found = {
+        prefix + name
+        for prefix, part in zip(["", *(f"{t}." for t in tables[1::2])], tables[::2], strict=True)
+        for name in re.findall(r"^(?:# )?(\w+) += ", part, flags=re.MULTILINE)
+    }
+    elsewhere = ("model.", "tokenizer.") if verb == "finetune" else ("model.vocab",)  # filled in by the run
+    assert found == {name for name in names(kind) if name != "job" and not name.startswith(elsewhere)}
+
+
+def test_what_the_example_says_of_the_model_is_the_preset() -> None:
+    lines = re.findall(
+        r"^# (\w+ += [^#\n]+)", (EXAMPLES / "pretrain.toml").read_text("utf-8").split("[model]")[1], re.MULTILINE
+    )
+    path = "\n".join(line for line in lines if not line.startswith("size"))
+    shown, real = tomllib.loads(path), TransformerConfig.model_validate({}).model_dump()
+    assert shown == {name: real[name] for name in shown}
+    assert len(shown) > 15
+
+
+def test_set_wins_over_flags_and_flags_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text('data.paths = ["x.txt"]\n[train]\nlr = 0.1\nsteps = 5\nbatch_size = 3\n')
+    nested = nested_settings(
+        {"train.lr": 0.2, "train.steps": 6, "train.seed": None},
+        ["train.lr=0.3"],
+        file_settings(PretrainConfig, str(file)),
+    )
+    cfg = parse(PretrainConfig, nested)
+    assert (cfg.train.lr, cfg.train.steps, cfg.train.batch_size) == (0.3, 6, 3)
+
+
+def test_paths_in_a_file_are_seen_from_where_the_command_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base").mkdir()
+    (tmp_path / "a.toml").write_text('base = "base"\n[data]\ntrain = "rows.csv"\n')
+    settings = file_settings(FinetuneConfig, "a.toml")
+    assert (settings["base"], settings["data"]["train"]) == (str(tmp_path / "base"), str(tmp_path / "rows.csv"))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[train]\nlr = 0.1\nsteps 5\n", r"a.toml is not valid TOML: .*line 3, column 7"),
+        ("[train]\nstepz = 5\n", r"a.toml: unknown setting 'stepz' in \[train\]. Did you mean 'steps'\?"),
+        ('[train]\nsteps = "x"\n', r"a.toml: train.steps \(--steps\): .*'x'"),
+        ('job = "finetune"\n', r"a.toml holds the settings of headstart finetune, not of headstart pretrain"),
+        ("data = 3\n", r"Missing a CORPUS"),
+    ],
+)  # fmt: skip
+def test_a_wrong_file_is_told_by_its_name(
+    text: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.toml").write_text(text)
+    Path("x.txt").write_text("some text")
+    words = [] if "data" in text else ["x.txt"]
+    done = CliRunner().invoke(app, ["pretrain", *words, "--config", "a.toml"])
+    assert done.exit_code in (2, 4), done.output
+    assert re.search(says, done.stderr)
+    assert not Path("runs").exists()
+
+
+def test_a_missing_file_is_told() -> None:
+    done = CliRunner().invoke(app, ["pretrain", "--config", "nope.toml"])
+    assert (done.exit_code, done.stderr) == (
+        4,
+        "error[CONFIG]: nope.toml cannot be read (No such file or directory).\n",
+    )
+
+
+def test_a_resumed_run_takes_no_file() -> None:
+    done = CliRunner().invoke(app, ["pretrain", "--config", "a.toml", "--resume"])
+    assert done.exit_code == 2
+    assert "A resumed run keeps its own settings. Leave out --config." in done.stderr
+
+
+def test_a_preset_as_base_is_the_preset_of_the_model() -> None:
+    settings = {"base": "bert", "init": "scratch", "data": {"train": "a.csv"}}
+    assert parse(FinetuneConfig, settings).model.preset == "bert"
+
+
+# --- config.toml of a run
+
+
+@pytest.fixture
+def base(sentences: Path, tmp_path: Path) -> Path:
+    train = {"steps": 20, "batch_size": 8, "threads": 1, "tensorboard": False}
+    data = {"paths": [str(sentences)], "unit": "line"}
+    model = {"size": "nano", "context": 16, "dropout": 0.0}
+    pretrain(parse(PretrainConfig, {"data": data, "model": model, "train": train, "samples": []}), tmp_path / "base")
+    return tmp_path / "base"
+
+
+def test_a_run_of_the_settings_of_another_is_the_same_run(base: Path, reviews: Path, tmp_path: Path) -> None:
+    for verb, first in (("pretrain", base), ("finetune", tmp_path / "tuned")):
+        if verb == "finetune":
+            settings = {"base": str(base), "epochs": 2, "data": {"train": str(reviews)}}
+            finetune(parse(FinetuneConfig, {**settings, "train": {"threads": 1, "tensorboard": False}}), first)
+        again = tmp_path / f"{verb}-again"
+        done = CliRunner().invoke(app, [verb, "--config", str(first / "config.toml"), "--out", str(again), "--quiet"])
+        assert done.exit_code == 0, done.output
+        assert Run(again).read_json("env.json")["asked"] == Run(first).read_json("env.json")["asked"]
+        for name in ("model/model.safetensors", "config.toml"):
+            assert (again / name).read_bytes() == (first / name).read_bytes()
+
+
+def test_flags_beside_the_settings_of_a_run_change_what_depends_on_them(base: Path) -> None:
+    settings = file_settings(PretrainConfig, str(base / "config.toml"))
+    given = {"model.size": "mini", "train.steps": 500, "objective": "masked"}
+    cfg = parse(PretrainConfig, nested_settings(given, None, settings))
+    assert (cfg.model.layers, cfg.model.width, cfg.model.ff) == (6, 192, 768)
+    assert (cfg.model.preset, cfg.model.causal) == ("bert", False)
+    assert (cfg.model.context, cfg.model.dropout) == (16, 0.0)  # set by hand in the run, so kept
+    assert (cfg.train.eval_every, cfg.train.batch_size) == (0, 8)
+
+
+def test_the_recipe_of_a_run_is_short(base: Path) -> None:
+    short = recipe(Run.open(base).config)
+    assert short["model"] == {"size": "nano", "context": 16, "dropout": 0.0}
+    assert short["train"] == {"steps": 20, "batch_size": 8, "threads": 1, "tensorboard": False}
+    assert "job" not in short
+    assert len(to_toml(parse(PretrainConfig, short)).splitlines()) > 40
