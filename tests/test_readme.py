@@ -1,19 +1,23 @@
-"""What the README promises: its commands run as they stand, and its table of verbs is the command line."""
+"""What the README and docs/verbs.md promise: their commands run as they stand, and give what they show."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import typer.main
+from typer.testing import CliRunner
 
 from headstart.cli import app
 
-README = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
+VERBS = (ROOT / "docs" / "verbs.md").read_text("utf-8")
 SHELLS = ("bash", "console", "sh", "shell")
 TIME_LIMIT = 240  # seconds for one block; the whole walk takes about a minute
 
@@ -21,9 +25,32 @@ TIME_LIMIT = 240  # seconds for one block; the whole walk takes about a minute
 FENCES = re.findall(r"^```(\S*)([^\n]*)\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
 BLOCKS = [body for language, mark, body in FENCES if language == "bash" and "no-test" not in mark]
 
+# In verbs.md, output follows its command; ```text varies is output of which more than the numbers may differ.
+EXAMPLES = re.findall(
+    r"^```bash\n(.*?)^```\n(?:\n```text( varies)?\n(.*?)^```$)?", VERBS, flags=re.MULTILINE | re.DOTALL
+)
+
 
 @pytest.mark.timeout(600)
-def test_the_walk_runs_as_it_stands(tmp_path: Path) -> None:
+def test_the_walk_and_the_examples_of_the_verbs_run_as_they_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walk(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEADSTART_CACHE", str(tmp_path / "cache"))
+    for commands, varies, shown in EXAMPLES:
+        done = [CliRunner().invoke(app, shlex.split(line)[1:]) for line in commands.splitlines()]
+        assert [d.exit_code for d in done] == [0] * len(done), f"{commands}\n{done[-1].output}"
+        if not varies:
+            assert without_numbers("".join(d.stdout for d in done)) == without_numbers(shown), commands
+
+
+def without_numbers(text: str) -> list[str]:
+    """The lines of an output, numbers and the width of columns left out."""
+    return [" ".join(re.sub(r"[\d.,]*\d", "0", line).replace("-", " ").split()) for line in text.splitlines()]
+
+
+def walk(tmp_path: Path) -> None:
     scripts = str(Path(sys.executable).parent)
     env = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     for number, block in enumerate(BLOCKS, start=1):
@@ -41,6 +68,12 @@ def test_every_shell_block_is_run_or_marked() -> None:
     assert len(BLOCKS) >= 8
     assert {language for language, _, _ in FENCES if language in SHELLS} == {"bash"}
     assert {mark.strip() for language, mark, _ in FENCES if language == "bash"} == {"", "no-test"}
+
+
+def test_every_example_of_the_verbs_is_a_plain_command_with_its_output() -> None:
+    assert len(EXAMPLES) == VERBS.count("\n```bash\n") == VERBS.count("\n## ")  # pretrain has two, demo is not run
+    assert all(line.startswith("headstart ") for commands, _, _ in EXAMPLES for line in commands.splitlines())
+    assert all(shown for _, _, shown in EXAMPLES)
 
 
 def test_the_table_of_verbs_is_the_command_line() -> None:

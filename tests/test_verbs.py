@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -56,6 +58,13 @@ def test_no_verb_at_all_shows_the_help(words: list[str]) -> None:
     assert done.stderr.startswith(f"Usage: {' '.join(['headstart', *words])} [OPTIONS] COMMAND")
 
 
+def test_the_list_of_verbs_has_whole_sentences() -> None:
+    for words in ([], ["data"]):
+        shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80"}).stdout
+        assert "\nCommands:\n" in shown
+        assert "..." not in shown.split("\nCommands:\n")[1]
+
+
 def complete(line: str, folder: Path | None = None) -> list[str]:
     """What bash offers when TAB is pressed at the end of `line`."""
     words = line.split(" ")
@@ -79,3 +88,37 @@ def test_completion_knows_runs_and_packs(tmp_path: Path) -> None:
     assert complete("headstart predict ", tmp_path) == ["runs/one", "runs/two"]
     assert complete("headstart finetune rows.csv --base runs/t", tmp_path) == ["runs/two"]
     assert complete("headstart data get movie", tmp_path) == ["movie-reviews"]
+
+
+# --- docs/verbs.md
+
+VERBS_PAGE = (Path(__file__).parent.parent / "docs" / "verbs.md").read_text("utf-8")
+EVERYWHERE = ("--json", "--debug", "--help")  # told once, at the top of the page
+
+
+def flag_table(words: tuple[str, ...]) -> str:
+    """The flags of a verb as the page must show them: what --help says, defaults in a column of their own."""
+    command: Any = ROOT
+    for word in words:
+        command = command.commands[word]
+    rows = ["| flag | what it says | default |", "|---|---|---|"]
+    for param in command.params:
+        is_argument = param.param_type_name == "argument"
+        name = (param.metavar or param.name.upper()).replace("|", "\\|") if is_argument else param.opts[0]
+        told = re.fullmatch(r"(.*?)(?: \[default: (.*)\])?", param.help)
+        assert told
+        own = "" if param.default is None or param.default is False else str(param.default)
+        if name not in EVERYWHERE:
+            rows.append(f"| `{name}` | {told[1]} | {told[2] or own} |".replace("  |", " |"))
+    return "\n".join(rows) if len(rows) > 2 else "It has no flags of its own."
+
+
+def test_the_page_has_a_section_for_every_verb() -> None:
+    assert sorted(re.findall(r"^## (.+)$", VERBS_PAGE, re.MULTILINE)) == sorted(" ".join(words) for words in verbs())
+
+
+@pytest.mark.parametrize("words", list(verbs()), ids=" ".join)
+def test_the_page_tells_the_flags_of_the_verb(words: tuple[str, ...]) -> None:
+    section = re.split(r"^## ", VERBS_PAGE.split(f"\n## {' '.join(words)}\n", 1)[1], flags=re.MULTILINE)[0]
+    table = flag_table(words)
+    assert f"\n\n{table}\n\n" in section, f"docs/verbs.md, {' '.join(words)}, should have:\n\n{table}"

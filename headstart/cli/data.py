@@ -11,7 +11,6 @@ from typer import Argument, Option
 
 from headstart.cli.app import (
     BadBytes,
-    Context,
     Debug,
     Encoding,
     Json,
@@ -19,7 +18,6 @@ from headstart.cli.app import (
     LongestLine,
     StripNul,
     TextColumn,
-    Tokenizer,
     app,
     reading_for,
     reading_settings,
@@ -41,8 +39,10 @@ def check(
     unit: Annotated[str, Option(help="For plain text: line, sentence or document.")] = "line",
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
-    tokenizer: Tokenizer = None,
-    context: Context = None,
+    tokenizer: Annotated[
+        str | None, Option(help="Count tokens too, by this kind, tokenizer.json, .model or run.")
+    ] = None,
+    context: Annotated[int | None, Option(help="With --tokenizer: count the rows that have more tokens.")] = None,
     plot: Annotated[Path | None, Option(help="Draw labels, lengths and overlaps to this file.")] = None,
     encoding: Encoding = None,
     on_bad_bytes: BadBytes = None,
@@ -51,7 +51,7 @@ def check(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Report rows, labels, lengths, copies inside and across parts, and contradicting labels of FILES."""
+    """Look for copies and contradictions in FILES. Tells rows, labels and lengths too, and leaks across the parts."""
     from headstart.config import TokenizerConfig
     from headstart.text import hygiene
     from headstart.text.packs import located

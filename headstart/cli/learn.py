@@ -259,7 +259,8 @@ def _show_estimate(config: Any, resume: bool, as_json: bool) -> None:
         show_json(cost)
         return
     frozen = cost["parameters"] - cost["trained_parameters"]
-    based = f"from {cost['timed_updates']} updates timed here with {cost['threads']} threads"
+    threads = f"{cost['threads']} thread" + ("s" if cost["threads"] > 1 else "")
+    based = f"from {cost['timed_updates']} updates timed here with {threads}"
     rows = [
         ["parameters", f"{cost['parameters']:,}" + (f", {frozen:,} of them frozen" if frozen else "")],
         ["training text", f"{cost['training_tokens']:,} tokens in {cost['texts']:,} texts; vocabulary {cost['vocabulary']:,}"],

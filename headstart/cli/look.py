@@ -20,7 +20,6 @@ from headstart.cli.app import (
     Size,
     StripNul,
     TextColumn,
-    Vocab,
     app,
     reading_for,
     reading_settings,
@@ -48,7 +47,7 @@ def generate(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Continue PROMPT with the language model in RUN, and show how sure it was of each token."""
+    """Continue PROMPT with the language model in RUN. Shows how sure it was of each token."""
     from headstart.models.decode import Sampling
     from headstart.use.language import LanguageModel
 
@@ -178,7 +177,7 @@ def evaluate(
 @guarded
 def params(
     target: Annotated[str, Argument(metavar="RUN|PRESET", help="A run, or gpt, bert or classic.", show_default=False)],
-    vocab: Vocab = None,
+    vocab: Annotated[int | None, Option(help="For a preset: entries of its vocabulary.")] = None,
     head: Annotated[str, Option(help="For a preset: lm or classify.")] = "lm",
     labels: Annotated[int, Option(min=2, help="For --head classify: how many.")] = 2,
     size: Size = None,
@@ -187,7 +186,7 @@ def params(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Show where the parameters are, with the product behind each number."""
+    """Show where the parameters are. Each number has the product behind it."""
     from headstart.config import PRESETS
     from headstart.errors import ConfigError, UserError, did_you_mean
 

@@ -37,7 +37,7 @@ def runs(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """List what has been trained below DIR, with its scores, and what studies there showed."""
+    """List what has been trained below DIR, and what studies showed."""
     from headstart.study.study import studies_in
     from headstart.train.run import runs_in
 
@@ -101,7 +101,7 @@ def compare(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Compare training from scratch, frozen and tuned bases and linear baselines on DATA, over seeds and label counts."""
+    """Compare scratch, frozen and tuned bases and baselines on DATA. Over seeds and label counts."""
     from headstart.config import merge, parse, read_toml
     from headstart.errors import UserError
     from headstart.study.plan import StudyConfig
@@ -166,7 +166,7 @@ def report(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Build the table, the figures and the page of STUDY again from its runs."""
+    """Build the page of STUDY again from its runs. With its table and its figures."""
     from headstart.study.study import Study
 
     built = Study.open(Path(study))
@@ -242,7 +242,7 @@ def demo(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Run the main job on public film reviews: pretrain, fine-tune, compare, conclude. About four minutes."""
+    """Run the main job on public film reviews. Pretrains, fine-tunes, compares, concludes: about four minutes."""
     from headstart.study.demo import run_demo
 
     result = run_demo(Path(out), Bar(quiet))
