@@ -103,8 +103,8 @@ def job_config(
 ) -> Any:
     """The settings of a job: those given, or with --resume those of the run, which the given ones must agree with."""
     from headstart.config import differences, parse
-    from headstart.errors import ConfigError, UserError
-    from headstart.train.run import Run
+    from headstart.errors import UserError
+    from headstart.train.run import Run, other_settings
 
     if resume and file:
         raise UserError("A resumed run keeps its own settings. Leave out --config.")
@@ -113,7 +113,7 @@ def job_config(
         asked = Run(Path(out)).asked(kind)
         changed = differences(asked, nested)
         if changed:
-            raise ConfigError(f"{out} was begun with other settings: {'; '.join(changed)}. Leave them out to resume.")
+            raise other_settings(Path(out), changed)
         return asked
     missing = [name for key, name in needs.items() if not has(nested, key)]
     if missing:

@@ -248,9 +248,7 @@ class Run:
         asked = self.asked(PretrainConfig) if isinstance(config, PretrainConfig) else self.asked(FinetuneConfig)
         changed = [d for d in differences(asked, config.model_dump()) if not d.startswith(MAY_CHANGE)]
         if changed:
-            raise ConfigError(
-                f"{self.path} was begun with other settings: {'; '.join(changed)}. Begin a new run for these."
-            )
+            raise other_settings(self.path, changed)
 
     def _write_env(self, config: Config, threads: int) -> None:
         facts = {"device": config.train.device, "threads": threads, "seed": config.train.seed}
@@ -273,6 +271,17 @@ class Run:
                 "Update headstart.",
                 "RUN_NEWER",
             )
+
+
+def other_settings(run: Path, changed: list[str]) -> ConfigError:
+    """Why a run cannot go on with settings other than its own."""
+    reason = ""
+    if any(difference.startswith("train.steps:") for difference in changed):
+        reason = " The learning rate falls over the steps a run was begun with, so it cannot be made longer or shorter."
+    told = "; ".join(changed)
+    return ConfigError(
+        f"{run} was begun with other settings: {told}.{reason} Leave them out to resume, or begin a new run."
+    )
 
 
 def runs_in(folder: str | Path) -> list[Run]:
