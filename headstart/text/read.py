@@ -15,7 +15,7 @@ from pathlib import Path
 from headstart.config import Unit
 from headstart.errors import DataError
 from headstart.text.files import PLAIN, STRETCH, Reading, check_file, is_blank, lines, read_text
-from headstart.text.tables import TABLES, is_table, read_columns
+from headstart.text.tables import TABLES, first_few, is_table, read_columns
 
 TEXT_COLUMNS = ("text", "sentence", "content", "review", "input", "document")
 LABEL_COLUMNS = ("label", "class", "category", "target", "sentiment")
@@ -66,13 +66,11 @@ def read_labelled(
             "DATA_FORMAT",
         )
     columns = [(text_column, TEXT_COLUMNS, "--text-column"), (label_column, LABEL_COLUMNS, "--label-column")]
-    examples = []
-    for number, (text, label) in enumerate((row for f in files for row in read_columns(f, columns, reading)), start=1):
-        if not label.strip():
-            raise DataError(f"{path}, row {number}: the label is blank. Every row needs one.", "DATA_LABEL")
-        if not text.strip():
-            raise DataError(f"{path}, row {number}: the text is blank. Remove the row or fill it in.", "DATA_BLANK")
-        examples.append(Example(text, label))
+    examples = [Example(text, label) for f in files for text, label in read_columns(f, columns, reading)]
+    if blank := [n for n, example in enumerate(examples, start=1) if is_blank(example.label)]:
+        raise DataError(f"{path}, row {first_few(blank)}: the label is blank. Every row needs one.", "DATA_LABEL")
+    if blank := [n for n, example in enumerate(examples, start=1) if is_blank(example.text)]:
+        raise DataError(f"{path}, row {first_few(blank)}: the text is blank. Fill it in, or remove it.", "DATA_BLANK")
     if not examples:
         raise DataError(f"{path}: no rows below the header.", "DATA_EMPTY")
     return examples

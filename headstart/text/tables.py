@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from headstart.text.files import PLAIN, Reading, check_file, lines, read_text
 
 LONGEST_FIELD = 10_000_000  # characters; the csv module stops at 131,072 unless told
 LONGEST_NUMBER = 4000  # digits; Python refuses longer ones with an error of its own
+_WHOLE_FIELD = re.compile(r'(?:"(?:[^"]++|"")*+"|[^",\n]*+),')
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow")
 
 Wanted = tuple[str | None, Sequence[str], str]  # a column: its name if given, its usual names, the flag that names it
@@ -44,9 +46,11 @@ def _separated(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterat
     places = [header.index(_column(path, header, *column)) for column in wanted]
     for line, row in rows:
         if len(row) != len(header):
+            odd = [(line, row), *((n, r) for n, r in rows if len(r) != len(header))]
+            found = f"{len(row)} columns where the header has {len(header)} ({', '.join(header)})"
+            others = f", and so on lines {first_few([n for n, _ in odd[1:]])}" if len(odd) > 1 else ""
             raise DataError(
-                f"{path}, line {line}: {len(row)} columns where the header has {len(header)} "
-                f"({', '.join(header)}). Is the separator right, and is every quote closed?",
+                f"{path}, line {line}: {found}{others}. Is the separator right, and is every quote closed?",
                 "DATA_COLUMNS",
             )
         yield [row[place] for place in places]
@@ -68,10 +72,20 @@ def _csv_rows(path: Path, text: str) -> Iterator[Row]:
         if "field larger" in str(error):
             cause = f"a field of more than {LONGEST_FIELD:,} characters. Is every quote closed?"
         elif "unexpected end of data" in str(error):
-            cause = "a quote is opened in this row and never closed. A quote inside a quoted field is written twice."
+            cause = "a quote is opened here and never closed. A quote inside a quoted field is written twice."
         else:
             cause = f"{error}. Is a quote not closed? A quote inside a quoted field is written twice."
-        raise DataError(f"{path}, line {first}: {cause}", "DATA_QUOTE") from None
+        line = first if reader.dialect.quoting == csv.QUOTE_NONE else _line_of_fault(text, first)
+        raise DataError(f"{path}, line {line}: {cause}", "DATA_QUOTE") from None
+
+
+def _line_of_fault(text: str, first: int) -> int:
+    """The line of the first field that is not whole, in the row that begins on line `first`."""
+    row = text.split("\n", first - 1)[-1]
+    place = 0
+    while field := _WHOLE_FIELD.match(row, place):
+        place = field.end()
+    return first + row.count("\n", 0, place)
 
 
 def _json_lines(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[list[str]]:
@@ -156,6 +170,16 @@ def _arrow(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[l
         first += batch.num_rows
 
 
+def first_few(numbers: Sequence[int]) -> str:
+    """The first five of `numbers`, and how many there are besides.
+
+    >>> first_few([2, 3, 5, 7, 11, 13, 17])
+    '2, 3, 5, 7, 11 and 2 more'
+    """
+    more = f" and {len(numbers) - 5} more" if len(numbers) > 5 else ""
+    return ", ".join(map(str, numbers[:5])) + more
+
+
 def _as_text(where: str, name: str, value: Any, reading: Reading) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -177,10 +201,10 @@ def _column(path: Path, header: list[str], name: str | None, usual: Sequence[str
         return found
     if found is not None and header.count(found) > 1:
         raise DataError(f"{path}: two columns are called '{found}'. Rename one.", "DATA_COLUMNS")
-    if len(header) == 1 and (mark := next((m for m in ";\t|" if m in header[0]), None)):
-        shown = "a tab" if mark == "\t" else f"'{mark}'"
+    if len(header) == 1 and (mark := next((m for m in ";\t|," if m in header[0]), None)):
+        shown = {"\t": "a tab", ",": "a comma"}.get(mark, f"'{mark}'")
         raise DataError(
-            f"{path}: the columns seem to be separated by {shown}. Save it with commas, or, with tabs, as .tsv.",
+            f"{path}: the columns seem to be separated by {shown}. Save it with commas as .csv, or with tabs as .tsv.",
             "DATA_COLUMNS",
         )
     missing = f"no column '{name}'" if name is not None else f"no column called {', '.join(usual)}"

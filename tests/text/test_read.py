@@ -112,8 +112,8 @@ def test_quotes_in_a_tsv_file_are_text(write):
 
 
 def test_a_field_may_be_far_longer_than_the_csv_module_likes(write):
-    path = write(f"text,label\n{'x' * 200_000},a\n", "a.csv")
-    assert len(read_labelled(path, None, None)[0].text) == 200_000
+    path = write(f"text,label\n{'x' * 10_000_000},a\n", "a.csv")
+    assert len(read_labelled(path, None, None)[0].text) == 10_000_000
 
 
 @pytest.mark.parametrize("unit", ["line", "document"])
@@ -170,6 +170,24 @@ def test_an_unclosed_quote_is_found_wherever_it_stands(tmp_path_factory, before,
     path.write_text("text,label\n" + "a,x\n" * before + '"b,y\n' + "c,x\n" * after)
     with pytest.raises(DataError, match=f"line {before + 2}:"):
         read_labelled(path, None, None)
+
+
+@given(st.lists(st.integers(0, 3)), st.integers(0, 3))
+def test_the_line_of_an_unclosed_quote_is_that_of_the_quote_and_not_of_its_row(tmp_path_factory, before, after):
+    path = tmp_path_factory.getbasetemp() / "quote.csv"
+    whole = "".join('"say ""so""' + "\n" * ends + 'on",' for ends in before)  # fields over several lines, all closed
+    path.write_text("text,label\na,x\n" + whole + 'plain,"open' + "\nmore" * after)
+    with pytest.raises(DataError, match=f"line {3 + sum(before)}: a quote is opened here and never closed"):
+        read_labelled(path, None, None)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+def test_a_field_may_be_as_long_as_allowed_and_no_longer(write, name, monkeypatch):
+    monkeypatch.setattr("headstart.text.tables.LONGEST_FIELD", 1000)
+    table = "text,label\n{},b\n".replace(",", "\t" if name == "a.tsv" else ",")
+    assert len(read_labelled(write(table.format("x" * 1000), name), None, None)[0].text) == 1000
+    with pytest.raises(DataError, match="line 2: a field of more than 1,000 characters"):
+        read_labelled(write(table.format("x" * 1001), name), None, None)
 
 
 @pytest.mark.parametrize(
