@@ -156,11 +156,13 @@ def _arrow(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[l
         else:
             with pyarrow.memory_map(str(path)) as source:
                 table = ipc.open_stream(source).read_all()  # as the datasets library saves it
-    except (pyarrow.ArrowException, OSError) as error:
+        table.validate(full=True)  # a damaged one can otherwise take the whole process down
+        header = list(table.column_names)
+    except (pyarrow.ArrowException, OSError, ValueError) as error:  # ValueError: a name that is no UTF-8
         raise DataError(f"{path}: not a readable {path.suffix[1:]} file ({error}).", "DATA_FORMAT") from None
     if not table.num_rows:
         raise DataError(f"{path}: the file has no rows.", "DATA_EMPTY")
-    names = [_column(path, list(table.column_names), *column) for column in wanted]
+    names = [_column(path, header, *column) for column in wanted]
     first = 0
     for batch in table.select(names).to_batches():
         columns = [batch.column(i).to_pylist() for i in range(len(names))]
