@@ -255,6 +255,13 @@ def _run_with(**changes: Any):
     return make
 
 
+def _damaged_checkpoints(here: Path, runs: dict[str, Path]) -> None:
+    _run_with(result_json=None)(here, runs)
+    for step in ("1", "2"):
+        (here / "made" / "checkpoints" / f"step-000000{step}").mkdir(parents=True)
+    (here / "made" / "checkpoints" / "step-0000002" / "MANIFEST.json").write_text("{")
+
+
 def _newer(data: bytes) -> bytes:
     return json.dumps({**json.loads(data), "format": 999, "versions": {"headstart": "9.9"}}).encode()
 
@@ -273,6 +280,7 @@ MAKERS = {
     "run with changed data": lambda here, runs: _run_with(
         result_json=None, data_json=lambda data: re.sub(rb'"sha256": "\w+"', b'"sha256": "0"', data)
     )(here, runs),
+    "unfinished run with damaged checkpoints": _damaged_checkpoints,
     "run of a newer format": _run_with(env_json=_newer),
     "unfinished run of a newer format": _run_with(env_json=_newer, config_toml=_strange_setting, result_json=None),
     "run with a damaged env.json": _run_with(env_json=b"{"),

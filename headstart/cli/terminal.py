@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from headstart.errors import UserError
 from headstart.text.visible import shown
+from headstart.train.disk import FULL
 from headstart.train.watch import Watch
 
 TOLD_EVERY = 20.0  # seconds between two lines of progress where there is no bar
@@ -36,19 +37,27 @@ def guarded(verb: F) -> F:
         except KeyboardInterrupt:
             fail("STOPPED", "Stopped.", 130, as_json)
         except BrokenPipeError:  # `| head` closed our stdout: nobody is left to write to
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_stdout()
             sys.exit(0)
         except MemoryError:
             fail("MEMORY", "Out of memory. Try a smaller --batch-size or --size.", 6, as_json)
         except Exception as error:
             if debug:
                 raise
+            if isinstance(error, OSError) and error.errno in FULL:
+                _drop_stdout()
+                fail("DISK_FULL", f"Disk full writing {error.filename or 'the output'} ({error.strerror}).", 6, as_json)
             with tempfile.NamedTemporaryFile("w", prefix="headstart-crash-", suffix=".txt", delete=False) as file:
                 file.write(f"headstart {' '.join(sys.argv[1:])}\n\n{traceback.format_exc()}")
             cause = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             fail("BUG", f"This is a bug in Headstart, not in your input ({cause}). Details: {file.name}", 1, as_json)
 
     return run  # type: ignore[return-value]
+
+
+def _drop_stdout() -> None:
+    """Python writes what is left of it at its end, and would fail once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def fail(code: str, message: str, exit_code: int, as_json: bool) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headstart.train.disk import write_file
 from headstart.train.run import Run
 
 
@@ -24,7 +26,7 @@ def plot_curves(run: Run, file: Path) -> None:
     left.set(xlabel="step", ylabel="loss (nats)")
     right.set(xlabel="step", ylabel="validation accuracy")
     left.legend(frameon=False, fontsize=8)
-    figure.savefig(file, dpi=120)
+    _save(figure, file)
 
 
 def plot_tokens(result: Mapping[str, Any], file: Path) -> None:
@@ -45,7 +47,7 @@ def plot_tokens(result: Mapping[str, Any], file: Path) -> None:
     axis.set_xticklabels([f"{x + 1}" for x in range(len(tokens))])
     axis.set_xlabel("generated token")
     axis.set_title(result["text"].replace("$", "\\$").replace("\n", " ")[:100], fontsize=9, loc="left")
-    figure.savefig(file, dpi=120)
+    _save(figure, file)
 
 
 def plot_data(report: Mapping[str, Any], file: Path) -> None:
@@ -71,7 +73,13 @@ def plot_data(report: Mapping[str, Any], file: Path) -> None:
     right.set_xticklabels(kinds)
     for axis in (left, middle, right):
         axis.legend(frameon=False, fontsize=7)
-    figure.savefig(file, dpi=120)
+    _save(figure, file)
+
+
+def _save(figure: Any, file: Path) -> None:
+    picture = io.BytesIO()
+    figure.savefig(picture, format=file.suffix[1:] or "png", dpi=120)
+    write_file(file, picture.getvalue())
 
 
 def _bars(axis: Any, i: int, of: int, heights: Sequence[float], name: str) -> None:

@@ -4,8 +4,8 @@
       model.safetensors      every weight
       optimizer.safetensors  AdamW's two averages for each weight that learns
       best.safetensors       the best weights so far, when they are not the present ones
-      state.json             step, best score, length of the log, seconds
-      MANIFEST.json          written last: size and SHA-256 of the files above
+      state.json             Progress
+      MANIFEST.json          size and SHA-256 of the files above
 
 Nothing random is stored: everything at a step is a function of the seed and the step.
 """
@@ -16,20 +16,65 @@ import hashlib
 import json
 import os
 import re
-import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
+from pydantic import ConfigDict, TypeAdapter
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from headstart.errors import ModelError
-from headstart.train.disk import disk_errors, sync_folder, write_file
+from headstart.errors import ModelError, ResourceError
+from headstart.train.disk import DRAFT, free_space, megabytes, remove_folder, write_folder
 from headstart.train.run import Run
+from headstart.train.watch import Watch
 
 KEPT = 2  # checkpoints; one more than is needed, should the newest turn out damaged
+FAILURES = 3  # saves in a row that the disk may refuse before training stops
+AVERAGES = ("step", "exp_avg", "exp_avg_sq")  # what AdamW keeps for a weight
 Tensors = dict[str, Tensor]
+
+
+@dataclass
+class Progress:
+    """Where a run stands; state.json of a checkpoint."""
+
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid", strict=True)
+
+    step: int = 0
+    best: dict[str, Any] | None = None  # scores of the best evaluation
+    best_step: int = 0
+    stale: int = 0  # evaluations since then
+    tokens: int = 0
+    seconds: float = 0.0
+    log_bytes: int = 0
+    evaluated: bool = False  # whether the evaluation due at `step` is already in the log
+    skipped: int = 0  # updates left out because they were not finite
+    recent: list[float] = field(default_factory=list)  # the last losses, against which a spike is seen
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One file in MANIFEST.json."""
+
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid", strict=True)
+
+    bytes: int
+    sha256: str
+
+
+_STATE, _MANIFEST = TypeAdapter(Progress), TypeAdapter(dict[str, _Entry])
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    progress: Progress
+    weights: Tensors
+    averages: Tensors
+    best: Tensors | None
 
 
 def weights(model: nn.Module) -> Tensors:
@@ -40,18 +85,19 @@ def weights(model: nn.Module) -> Tensors:
 
 
 def load_weights(model: nn.Module, tensors: Tensors) -> None:
-    own = weights(model)
-    missing, strange = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
-    if missing or strange:
-        raise ModelError(f"The weights do not fit the model: missing {missing[:5]}, not expected {strange[:5]}.")
+    _must_fit(model, tensors)
     with torch.no_grad():
-        for name, parameter in own.items():
-            if parameter.shape != tensors[name].shape:
-                raise ModelError(
-                    f"The weights do not fit the model: {name} is {tuple(tensors[name].shape)}, "
-                    f"not {tuple(parameter.shape)}."
-                )
+        for name, parameter in weights(model).items():
             parameter.copy_(tensors[name])
+
+
+def weight_bytes(model: nn.Module) -> int:
+    return sum(t.nbytes for t in weights(model).values())
+
+
+def checkpoint_bytes(model: nn.Module) -> int:
+    """Weights, the best weights, and AdamW's two averages of every weight that learns."""
+    return 2 * weight_bytes(model) + 2 * sum(p.nbytes for p in model.parameters() if p.requires_grad)
 
 
 def fingerprint(tensors: Tensors) -> str:
@@ -63,62 +109,90 @@ def fingerprint(tensors: Tensors) -> str:
     return digest.hexdigest()
 
 
+class Saver:
+    """Saves where a run stands. A disk that refuses costs no training until it has refused three times in a row."""
+
+    def __init__(
+        self, run: Run, model: nn.Module, optimizer: torch.optim.Optimizer, watch: Watch, saved: int | None
+    ) -> None:
+        """`saved` is the step that the run goes on from, and that is on disk already."""
+        self.run, self.model, self.optimizer, self.watch, self.saved = run, model, optimizer, watch, saved
+        self.failures = 0
+        self._must_have_space()
+
+    def save(self, now: Progress, best: Tensors | None, insist: bool = False) -> None:
+        """Add the checkpoint of `now`; without `insist` a refusal is told and the next save tries again."""
+        if self.saved == now.step:
+            return
+        try:
+            now.log_bytes = self.run.log_length()
+            save_checkpoint(self.run, self.model, self.optimizer, best, now)
+        except ResourceError as refusal:
+            self.failures += 1
+            if insist or self.failures == FAILURES:
+                raise
+            self.watch.note(f"Note: step {now.step} could not be saved. {refusal} Training goes on and tries again.")
+            return
+        self.failures, self.saved = 0, now.step
+        for trouble in _remove_old(self.run, now.step):
+            self.watch.note(f"Note: {trouble}")
+
+    def _must_have_space(self) -> None:
+        """Refuse to begin where the checkpoints clearly will not fit."""
+        there = sum(path.stat().st_size for folder in _checkpoints(self.run) for path in folder.glob("*"))
+        needed = (KEPT + 1) * checkpoint_bytes(self.model) + weight_bytes(self.model) - there  # the last is model/
+        free = free_space(self.run.path)
+        if free < needed:
+            raise ResourceError(
+                f"{self.run.path} needs {megabytes(needed)} for checkpoints and the model; {megabytes(free)} are free "
+                "on its disk. Free some space, or choose another --out.",
+                "DISK_FULL",
+            )
+
+
 def save_checkpoint(
-    run: Run, model: nn.Module, optimizer: torch.optim.Optimizer, best: Tensors | None, state: dict[str, Any]
+    run: Run, model: nn.Module, optimizer: torch.optim.Optimizer, best: Tensors | None, now: Progress
 ) -> None:
-    """Add the checkpoint of `state["step"]`, then remove those that are no longer needed."""
+    """Write the checkpoint of `now`, and read it again."""
     files = {
         "model.safetensors": save(weights(model)),
-        "optimizer.safetensors": save(_optimizer_tensors(model, optimizer)),
-        "state.json": json.dumps(state).encode(),
+        "optimizer.safetensors": save(_averages(model, optimizer)),
+        "state.json": json.dumps(asdict(now)).encode(),
     }
     if best is not None:
         files["best.safetensors"] = save(best)
     manifest = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
-    folder = run.path / "checkpoints"
-    final = folder / f"step-{state['step']:07d}"
-    draft = folder / f".{final.name}.{os.getpid()}.tmp"
-    with disk_errors(final):
-        try:
-            shutil.rmtree(draft, ignore_errors=True)
-            draft.mkdir(parents=True)
-            for name, data in files.items():
-                write_file(draft / name, data)
-            write_file(draft / "MANIFEST.json", json.dumps(manifest).encode())
-            if final.exists():  # a damaged one, or this process would have resumed from it
-                shutil.rmtree(final)
-            os.rename(draft, final)
-            sync_folder(folder)
-        except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise
-    up_to_now = [p for p in _checkpoints(run) if _step(p) <= state["step"]]  # a later one is a damaged one
-    for old in up_to_now[KEPT:]:
-        shutil.rmtree(old, ignore_errors=True)
+    folder = run.path / "checkpoints" / f"step-{now.step:07d}"
+    write_folder(folder, {**files, "MANIFEST.json": json.dumps(manifest).encode()})
+    del files  # as large as the model several times over
+    try:
+        for _ in _verified(folder):
+            pass
+    except ValueError as error:
+        raise ResourceError(f"{folder} was written, but cannot be read again: {error}.", "DISK_FAULT") from None
 
 
 def load_checkpoint(
     run: Run, model: nn.Module, optimizer: torch.optim.Optimizer
-) -> tuple[dict[str, Any], Tensors | None, list[str]] | None:
-    """State, best weights and what was passed over, from the newest checkpoint that is whole; None before the first.
+) -> tuple[Progress, Tensors | None, list[str]] | None:
+    """Progress, best weights and what was passed over, from the newest checkpoint that is whole.
 
-    `model` and `optimizer` are set to it.
+    `model` and `optimizer` are set to it. None for a run that has not begun.
     """
+    if not run.begun:
+        return None
     passed_over: list[str] = []
     for folder in _checkpoints(run):
         try:
-            files = _verified(folder)
+            found = _opened(folder, run, model)
         except ValueError as error:
             passed_over.append(f"{folder.name}: {error}")
             continue
-        load_weights(model, load(files["model.safetensors"]))
-        _restore_optimizer(model, optimizer, load(files["optimizer.safetensors"]))
-        best = load(files["best.safetensors"]) if "best.safetensors" in files else None
-        return json.loads(files["state.json"]), best, passed_over
-    if passed_over or run.begun:
-        tried = "; ".join(passed_over) or "there are none"
-        raise ModelError(f"{run.path}: no checkpoint can be used ({tried}). Start a new run.", "CHECKPOINT_DAMAGED")
-    return None
+        load_weights(model, found.weights)
+        _restore_averages(model, optimizer, found.averages)
+        return found.progress, found.best, passed_over
+    tried = "; ".join(passed_over) or "there are none"
+    raise ModelError(f"{run.path}: no checkpoint can be used ({tried}). Start a new run.", "CHECKPOINT_DAMAGED")
 
 
 def _checkpoints(run: Run) -> list[Path]:
@@ -131,23 +205,85 @@ def _step(folder: Path) -> int:
     return int(folder.name.removeprefix("step-"))
 
 
-def _verified(folder: Path) -> dict[str, bytes]:
+def _remove_old(run: Run, step: int) -> list[str]:
+    """Remove the checkpoints that are no longer needed now that `step` is safe; what could not be removed."""
+    old = [p for p in _checkpoints(run) if _step(p) <= step][KEPT:]  # a later one is a damaged one
+    half_gone = (run.path / "checkpoints").glob(DRAFT)
+    troubles = []
+    for path in [*half_gone, *old]:
+        try:
+            remove_folder(path)
+        except OSError as error:
+            troubles.append(f"the old checkpoint {path} could not be removed ({error.strerror}).")
+    return troubles
+
+
+def _opened(folder: Path, run: Run, model: nn.Module) -> Checkpoint:
+    """A checkpoint that is whole, belongs to this run and fits this model; a ValueError says why it is not."""
+    files = dict(_verified(folder))
     try:
-        manifest = json.loads((folder / "MANIFEST.json").read_bytes())
-        files = {name: (folder / Path(name).name).read_bytes() for name in manifest}
-        for name, data in files.items():
-            if hashlib.sha256(data).hexdigest() != manifest[name]["sha256"]:
-                raise ValueError(f"{name} is not what was written")
-    except (OSError, AttributeError, TypeError, KeyError) as error:
-        raise ValueError(f"it is incomplete ({type(error).__name__}: {error})") from None
-    except json.JSONDecodeError:
+        now = _STATE.validate_json(files["state.json"])
+        tensors = {name: load(data) for name, data in files.items() if name.endswith(".safetensors")}
+        found = Checkpoint(
+            now, tensors["model.safetensors"], tensors["optimizer.safetensors"], tensors.get("best.safetensors")
+        )
+        for kept in (found.weights, found.best or found.weights):
+            _must_fit(model, kept)
+    except KeyError as error:
+        raise ValueError(f"it has no {error.args[0]}") from None
+    except ModelError as error:
+        raise ValueError(str(error)) from None
+    except (ValueError, SafetensorError):
+        raise ValueError("its files cannot be understood") from None
+    if now.step != _step(folder):
+        raise ValueError(f"it is of step {now.step}")
+    if not 0 <= now.log_bytes <= run.log_length():
+        raise ValueError("the log is shorter than it was then")
+    averages = {f"{name}.{key}": p for name, p in model.named_parameters() for key in AVERAGES if p.requires_grad}
+    shapes = {name: torch.Size() if name.endswith(".step") else p.shape for name, p in averages.items()}
+    if any(t.shape != shapes.get(name) for name, t in found.averages.items()):
+        raise ValueError("the averages do not fit the model")
+    learned = {name.rpartition(".")[0] for name in found.averages}
+    if len(found.averages) != len(AVERAGES) * len(learned) or bool(learned) != (now.step > now.skipped):
+        raise ValueError("averages are missing")
+    return found
+
+
+def _verified(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """The files of a checkpoint by name, as long as they are those that were written and no others."""
+    try:
+        manifest = _MANIFEST.validate_json((folder / "MANIFEST.json").read_bytes())
+    except OSError as error:
+        raise ValueError(f"its manifest cannot be read ({error.strerror})") from None
+    except ValueError:
         raise ValueError("its manifest is damaged") from None
-    if not {"model.safetensors", "optimizer.safetensors", "state.json"} <= files.keys():
-        raise ValueError("its manifest is incomplete")
-    return files
+    try:
+        if {*manifest, "MANIFEST.json"} != set(os.listdir(folder)):
+            raise ValueError("its files are not those of its manifest")
+        for name, entry in manifest.items():
+            if (folder / name).stat().st_size != entry.bytes:
+                raise ValueError(f"{name} has not the size that was written")
+            data = (folder / name).read_bytes()
+            if hashlib.sha256(data).hexdigest() != entry.sha256:
+                raise ValueError(f"{name} is not what was written")
+            yield name, data
+    except OSError as error:
+        raise ValueError(f"it cannot be read ({error.strerror})") from None
 
 
-def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> Tensors:
+def _must_fit(model: nn.Module, tensors: Tensors) -> None:
+    own = weights(model)
+    missing, strange = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
+    if missing or strange:
+        raise ModelError(f"The weights do not fit the model: missing {missing[:5]}, not expected {strange[:5]}.")
+    for name, tensor in own.items():
+        if tensor.shape != tensors[name].shape:
+            raise ModelError(
+                f"The weights do not fit the model: {name} is {tuple(tensors[name].shape)}, not {tuple(tensor.shape)}."
+            )
+
+
+def _averages(model: nn.Module, optimizer: torch.optim.Optimizer) -> Tensors:
     return {
         f"{name}.{key}": value
         for name, p in model.named_parameters()
@@ -155,9 +291,7 @@ def _optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> Te
     }
 
 
-def _restore_optimizer(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Tensors) -> None:
+def _restore_averages(model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Tensors) -> None:
     for name, p in model.named_parameters():
-        keys = ("step", "exp_avg", "exp_avg_sq")
-        state = {key: tensors[f"{name}.{key}"] for key in keys if f"{name}.{key}" in tensors}
-        if state:  # fused AdamW wants its step beside the weights
-            optimizer.state[p] = {key: value.to(p.device).clone() for key, value in state.items()}
+        if f"{name}.step" in tensors:  # fused AdamW wants its step beside the weights
+            optimizer.state[p] = {key: tensors[f"{name}.{key}"].to(p.device).clone() for key in AVERAGES}

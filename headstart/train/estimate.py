@@ -14,9 +14,9 @@ from headstart.config import FinetuneConfig, PretrainConfig, TrainConfig
 from headstart.models.heads import Model
 from headstart.text.batch import Batches
 from headstart.train import finetune, pretrain
-from headstart.train.checkpoint import KEPT, weights
+from headstart.train.checkpoint import KEPT, Progress, checkpoint_bytes, weight_bytes
 from headstart.train.finetune import Finetuning
-from headstart.train.loop import Progress, Task, prepare_device, update
+from headstart.train.loop import Task, apply_gradients, gradients, prepare_device
 from headstart.train.optim import build_optimizer
 from headstart.train.pretrain import Pretraining, sample
 
@@ -83,7 +83,8 @@ def _timed_updates(
 
     def timed(step: int) -> float:
         now.step, start = step, time.perf_counter()
-        update(model, task, batches, optimizer, free, cfg, now)
+        update = gradients(model, task, batches, free, cfg, now)
+        apply_gradients(optimizer, update["lr"])
         return time.perf_counter() - start
 
     timed(longest)
@@ -115,26 +116,16 @@ def _memory(model: Model) -> dict[str, int]:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     statm = Path("/proc/self/statm")
     now = int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if statm.exists() else peak
-    best = _bytes(model)
-    return {"memory_bytes": max(peak + best, now + best + _checkpoint_bytes(model))}
+    best = weight_bytes(model)
+    return {"memory_bytes": max(peak + best, now + best + checkpoint_bytes(model))}
 
 
 def _disk(job: Pretraining | Finetuning, evaluations: int) -> dict[str, int]:
     """Bytes in the run directory at most while the run lasts (one checkpoint more than are kept), and afterwards."""
-    cfg, checkpoint = job.cfg.train, _checkpoint_bytes(job.model)
+    cfg, checkpoint = job.cfg.train, checkpoint_bytes(job.model)
     logged = LOGGED * (cfg.steps // cfg.log_every + evaluations)
-    kept = _bytes(job.model) + len(job.tokenizer.to_json().encode()) + logged
+    kept = weight_bytes(job.model) + len(job.tokenizer.to_json().encode()) + logged
     if isinstance(job, Finetuning):
         kept += sum(len(example.text.encode()) + PREDICTED for example in job.data.test)
     after = kept + (KEPT * checkpoint if cfg.keep_checkpoints else 0)
     return {"disk_bytes": kept + (KEPT + 1) * checkpoint, "disk_bytes_after": after}
-
-
-def _bytes(model: Model) -> int:
-    return sum(t.numel() * t.element_size() for t in weights(model).values())
-
-
-def _checkpoint_bytes(model: Model) -> int:
-    """Weights, the best weights, and AdamW's two averages of every weight that learns."""
-    learning = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
-    return 2 * _bytes(model) + 2 * learning

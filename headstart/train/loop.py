@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -19,7 +18,8 @@ from headstart.config import TrainConfig
 from headstart.errors import ConfigError, DivergedError, Stopped
 from headstart.models.heads import Model
 from headstart.text.batch import AnyBatch, B, Batches
-from headstart.train.checkpoint import load_checkpoint, load_weights, save_checkpoint, weights
+from headstart.train.checkpoint import Progress, Saver, Tensors, load_checkpoint, load_weights, weights
+from headstart.train.events import Events
 from headstart.train.optim import build_optimizer, learning_rate
 from headstart.train.run import Run
 from headstart.train.watch import Watch
@@ -35,20 +35,6 @@ class Task(Protocol[B_contra]):
     def rank(self, scores: dict[str, Any]) -> tuple[float, ...]:
         """Picks the kept weights; larger is better."""
         ...
-
-
-@dataclass
-class Progress:
-    """Where a run stands; state.json of a checkpoint."""
-
-    step: int = 0
-    best: dict[str, Any] | None = None  # scores of the best evaluation
-    best_step: int = 0
-    stale: int = 0  # evaluations since then
-    tokens: int = 0
-    seconds: float = 0.0
-    log_bytes: int = 0
-    evaluated: bool = False  # whether the evaluation due at `step` is already in the log
 
 
 def prepare_device(cfg: TrainConfig) -> int:
@@ -77,22 +63,34 @@ def train(
     free = [p for p in model.parameters() if p.requires_grad]
     now, best = _resume(run, model, optimizer, watch)
     began = time.perf_counter() - now.seconds
-    saved = (now.step, now.evaluated) if run.begun else None
+    saver = Saver(run, model, optimizer, watch, saved=now.step if run.begun else None)
 
-    def save() -> None:
-        nonlocal saved
-        if saved == (now.step, now.evaluated):
-            return
-        saved = (now.step, now.evaluated)
-        now.seconds, now.log_bytes = time.perf_counter() - began, run.log_length()
-        save_checkpoint(run, model, optimizer, best if now.best_step != now.step else None, vars(now))
+    def save(insist: bool = False) -> None:
+        now.seconds = time.perf_counter() - began
+        saver.save(now, best if now.best_step != now.step else None, insist)
 
-    save()  # before anything is logged, so that a run that has begun always has a checkpoint
-    with _signals() as arrived, _Events(run, cfg, now.step) as events, watch.bar(run.path.name, cfg.steps, now.step):
+    def stop_if_asked() -> None:
+        if arrived:
+            save(insist=True)
+            raise Stopped(
+                f"Stopped at step {now.step} of {cfg.steps}; everything is saved. Go on with --resume.", arrived[0]
+            )
+
+    def measured(valid: Iterable[B]) -> Iterator[B]:
+        for batch in valid:
+            stop_if_asked()  # an evaluation can take minutes; begun again, it gives the same
+            yield batch.to(cfg.device)
+
+    save(insist=True)  # before anything is logged, so that a run that has begun always has a checkpoint
+    with (
+        _signals() as arrived,
+        Events(run, cfg.tensorboard, now.step, watch) as events,
+        watch.bar(run.path.name, cfg.steps, now.step),
+    ):
         while True:
             due = now.step % cfg.eval_every == 0 or now.step == cfg.steps
             if due and valid is not None and not now.evaluated:
-                scores = task.evaluate(model.eval(), (b.to(cfg.device) for b in valid()))
+                scores = task.evaluate(model.eval(), measured(valid()))
                 run.log({"step": now.step, "split": "valid", **scores, "wall": _wall(began, now)})
                 events.add("valid", scores, now.step)
                 if now.best is None or task.rank(scores) > task.rank(now.best):
@@ -105,35 +103,27 @@ def train(
                 now.evaluated = True
             if now.step == cfg.steps or (cfg.patience and now.stale >= cfg.patience):
                 break
-            if arrived:
-                save()
-                raise Stopped(
-                    f"Stopped at step {now.step} of {cfg.steps}; everything is saved. Go on with --resume.", arrived[0]
-                )
+            stop_if_asked()
             if now.step and now.step % cfg.checkpoint_every == 0:
                 save()
-            record = update(model, task, batches, optimizer, free, cfg, now)
-            if now.step % cfg.log_every == 0 or now.step == 1:
-                run.log({"step": now.step, "split": "train", **record, "wall": _wall(began, now)})
-                events.add("train", record, now.step)
-            watch.advance(now.step, record["loss"], now.tokens / max(1e-9, time.perf_counter() - began))
-    save()  # a kill while the closing files are written is repaired from here
+            update = gradients(model, task, batches, free, cfg, now)
+            apply_gradients(optimizer, update["lr"])
+            if (now.step + 1) % cfg.log_every == 0 or now.step == 0:
+                run.log({"step": now.step + 1, "split": "train", **update, "wall": _wall(began, now)})
+                events.add("train", update, now.step + 1)
+            now.step, now.evaluated = now.step + 1, False
+            watch.advance(now.step, update["loss"], now.tokens / max(1e-9, time.perf_counter() - began))
+    save(insist=True)  # a kill while the closing files are written is repaired from here
     if best is not None:
         load_weights(model, best)
     model.eval()
     return now
 
 
-def update(
-    model: Model,
-    task: Task[B],
-    batches: Batches[B],
-    optimizer: torch.optim.Optimizer,
-    free: list[nn.Parameter],
-    cfg: TrainConfig,
-    now: Progress,
+def gradients(
+    model: Model, task: Task[B], batches: Batches[B], free: list[nn.Parameter], cfg: TrainConfig, now: Progress
 ) -> dict[str, float]:
-    """One optimizer update: `accumulate` batches, their gradients divided by all that they counted."""
+    """The next update: `accumulate` batches, their gradients divided by all that they counted, and clipped."""
     model.train()
     total = count = 0.0
     for micro in range(cfg.accumulate):
@@ -143,8 +133,7 @@ def update(
         loss.backward()
         total, count = total + float(loss.detach()), count + counted
         now.tokens += batch.tokens
-    gradients = [p.grad for p in free if p.grad is not None]
-    torch._foreach_mul_(gradients, 1.0 / count)
+    torch._foreach_mul_([p.grad for p in free if p.grad is not None], 1.0 / count)
     norm = float(nn.utils.clip_grad_norm_(free, cfg.clip or math.inf))
     rate = learning_rate(now.step, cfg)
     if not math.isfinite(total) or not math.isfinite(norm):
@@ -152,25 +141,25 @@ def update(
             f"The {'loss' if not math.isfinite(total) else 'gradient'} is not finite at step {now.step} "
             f"(learning rate {rate:.2g}); the weights were not updated. Lower train.lr, or raise train.warmup."
         )
+    return {"loss": total / count, "lr": rate, "grad_norm": norm}
+
+
+def apply_gradients(optimizer: torch.optim.Optimizer, rate: float) -> None:
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.step()
     optimizer.zero_grad()
-    now.step += 1
-    now.evaluated = False
-    return {"loss": total / count, "lr": rate, "grad_norm": norm}
 
 
 def _resume(
     run: Run, model: nn.Module, optimizer: torch.optim.Optimizer, watch: Watch
-) -> tuple[Progress, dict[str, Tensor] | None]:
+) -> tuple[Progress, Tensors | None]:
     found = load_checkpoint(run, model, optimizer)
     if found is None:
         return Progress(), None
-    state, best, passed_over = found
+    now, best, passed_over = found
     for reason in passed_over:
         watch.note(f"Passed over a damaged checkpoint: {reason}.")
-    now = Progress(**state)
     run.cut_log(now.log_bytes)
     watch.note(f"Going on from step {now.step}.")
     if best is None and now.best is not None:
@@ -205,26 +194,3 @@ def _signals() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-class _Events:
-    """The log once more, for TensorBoard."""
-
-    def __init__(self, run: Run, cfg: TrainConfig, step: int) -> None:
-        self.writer = None
-        if cfg.tensorboard:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self.writer = SummaryWriter(run.path / "tensorboard", purge_step=step + 1 if step else None)
-
-    def add(self, split: str, scores: dict[str, Any], step: int) -> None:
-        for name, value in scores.items():
-            if self.writer is not None and isinstance(value, (int, float)):
-                self.writer.add_scalar(f"{name}/{split}", value, step)
-
-    def __enter__(self) -> _Events:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.writer is not None:
-            self.writer.close()

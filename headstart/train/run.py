@@ -5,9 +5,9 @@
       env.json           versions, command, device, threads, seed, settings as asked, format of this directory
       data.json          file hashes, split sizes, overlaps, label counts, truncation
       receipt.json       fine-tuning: which tensors were copied, and what moved
-      log.jsonl          one measurement a line; everything that depends on the clock is under `wall`
+      log.jsonl          one record a line: `split` is train, valid, sample, spike or nonfinite; the clock is under `wall`
       tensorboard/       the same as TensorBoard events
-      checkpoints/step-NNNNNNN/   safetensors and JSON, MANIFEST.json last
+      checkpoints/step-NNNNNNN/   safetensors and JSON
       model/             Hugging Face layout
       predictions.jsonl  the test rows, once
       result.json        written last, atomically: present = finished
@@ -21,15 +21,17 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO, TypeVar
 
 from headstart.config import FinetuneConfig, PretrainConfig, differences, load_run_config, parse_run_config, to_toml
-from headstart.errors import ConfigError, DataError, ModelError, UserError, did_you_mean
-from headstart.train.disk import disk_errors, write_file
+from headstart.errors import ConfigError, DataError, ModelError, ResourceError, UserError, did_you_mean
+from headstart.train.disk import DRAFT, write_file
 from headstart.train.environment import environment, version
 from headstart.train.lock import lock_folder
+from headstart.train.log import Log
 from headstart.train.watch import Watch
 
 C = TypeVar("C", PretrainConfig, FinetuneConfig)
@@ -42,7 +44,7 @@ class Run:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: TextIO | None = None
-        self._log: TextIO | None = None
+        self._log: Log | None = None
         self._fresh = self._made_folder = False  # whether this process began the run, and made its folder
 
     @classmethod
@@ -52,21 +54,17 @@ class Run:
         `threads` are those that torch will really use: to the last bit, a run repeats only with as many.
         """
         run = cls(Path(path))
-        if not resume and os.path.exists(run.path) and (not run.path.is_dir() or _holds_something(run.path)):
-            if (run.path / ".lock").exists():
-                run._take_lock()  # says so if another process has it
-                run.close()
-            done = "holds a finished run" if run.finished else "already exists"
-            hint = "" if run.finished else ", or go on with --resume"
-            raise UserError(f"{path} {done}. Choose another --out{hint}.", "RUN_EXISTS")
-        if resume:
-            run.must_be_resumable()
-        run._fresh, run._made_folder = not resume, not os.path.exists(run.path)
-        with disk_errors(run.path):
-            run.path.mkdir(parents=True, exist_ok=True)
-        run._take_lock()
+        run.must_be_resumable() if resume else run._must_be_free()
+        made_folder = not os.path.exists(run.path)
+        run._lock = lock_folder(run.path)
         try:
-            run._must_agree(config) if resume else run._write_env(config, threads)
+            if resume:
+                run._must_agree(config)
+            else:
+                run._must_be_free()  # still, now that nobody else can write here
+                run._fresh, run._made_folder = True, made_folder
+                run.write_json("env.json", {"format": FORMAT, **environment(), **_asked(config, threads)})
+            run._sweep()
         except BaseException:
             run._leave(failed=True)
             raise
@@ -120,8 +118,9 @@ class Run:
 
     @property
     def begun(self) -> bool:
-        """Whether training has logged anything, so that starting over would lose work."""
-        return (self.path / "log.jsonl").exists()
+        """Whether training has logged or learned anything, so that starting over would lose work."""
+        first, saved = "step-0000000", (self.path / "checkpoints").glob("step-*")
+        return (self.path / "log.jsonl").exists() or any(path.name != first for path in saved)
 
     @property
     def config(self) -> PretrainConfig | FinetuneConfig:
@@ -163,15 +162,19 @@ class Run:
             return json.loads((self.path / name).read_text("utf-8"))
         except FileNotFoundError:
             raise ModelError(f"{self.path}: {name} is missing.", "RUN_DAMAGED") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ModelError(f"{self.path / name} is damaged ({error}).", "RUN_DAMAGED") from None
 
     def read_lines(self, name: str) -> Iterator[dict[str, Any]]:
         """The records of a .jsonl file; a last line cut short by a kill is left out."""
-        with (self.path / name).open(encoding="utf-8") as file:
-            for line in file:
-                if line.endswith("\n"):
-                    yield json.loads(line)
+        with (self.path / name).open("rb") as file:  # a kill can cut a character in two
+            for number, line in enumerate(file, 1):
+                if line.endswith(b"\n"):
+                    try:
+                        yield json.loads(line)
+                    except (ValueError, RecursionError) as error:
+                        where = f"{self.path / name}, line {number}"
+                        raise ModelError(f"{where}: damaged ({error}).", "RUN_DAMAGED") from None
 
     def check_files(self, files: list[dict[str, Any]]) -> None:
         """Keep the names and hashes of the data files; when they are kept already, insist that nothing changed."""
@@ -190,23 +193,23 @@ class Run:
         self.write_json("data.json", {"files": self.read_json("data.json")["files"], **facts})
 
     def log(self, record: dict[str, Any]) -> None:
+        """Add a record; where the disk is full it waits for the next checkpoint."""
         if self._log is None:
-            self._log = (self.path / "log.jsonl").open("a", encoding="utf-8")
-        with disk_errors(self.path / "log.jsonl"):
-            self._log.write(json.dumps(record, ensure_ascii=False) + "\n")
-            self._log.flush()
+            self.cut_log(self.log_length())
+        assert self._log is not None
+        self._log.add(json.dumps(record, ensure_ascii=False).encode() + b"\n")
 
     def log_length(self) -> int:
         """Bytes in the log, all of them safely on disk."""
+        path = self.path / "log.jsonl"
         if self._log is None:
-            return (self.path / "log.jsonl").stat().st_size if self.begun else 0
-        os.fsync(self._log.fileno())
-        return self._log.tell()
+            return path.stat().st_size if path.exists() else 0
+        return self._log.sync()
 
     def cut_log(self, length: int) -> None:
         """Forget what was logged after a checkpoint: it will be logged again, in the same words."""
-        if self.begun:
-            os.truncate(self.path / "log.jsonl", length)
+        assert self._log is None, "nothing is logged before the cut"
+        self._log = Log(self.path / "log.jsonl", length)
 
     def finish(self, result: dict[str, Any], keep_checkpoints: bool = False) -> dict[str, Any]:
         """Write result.json, the mark of a finished run, and clear away what only resuming needs."""
@@ -221,9 +224,10 @@ class Run:
         return self.read_json("result.json")
 
     def close(self) -> None:
-        for file in (self._log, self._lock):
-            if file is not None:
-                file.close()
+        if self._log is not None:
+            self._log.close()
+        if self._lock is not None:
+            self._lock.close()
         self._log = self._lock = None
 
     def __enter__(self) -> Run:
@@ -233,30 +237,41 @@ class Run:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._leave(failed=value is not None)
+        if isinstance(value, ResourceError) and value.code.startswith("DISK") and self.begun:
+            raise ResourceError(f"{value} When that is mended, go on with --resume.", value.code) from None
 
     def _clear(self, keep_checkpoints: bool) -> None:
         if not keep_checkpoints:
             shutil.rmtree(self.path / "checkpoints", ignore_errors=True)
 
     def _leave(self, failed: bool) -> None:
-        if failed and self._fresh and not self.begun:  # nothing was learned: leave nothing in the way
-            for path in [self.path] if self._made_folder else list(self.path.iterdir()):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-        self.close()
+        try:
+            if failed and self._fresh and not self.begun:  # nothing was learned: leave nothing in the way
+                for path in [self.path] if self._made_folder else list(self.path.iterdir()):
+                    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        finally:
+            self.close()
+
+    def _sweep(self) -> None:
+        """Clear away what a killed process was in the middle of writing."""
+        for draft in list(self.path.rglob(DRAFT)):
+            with suppress(OSError):
+                shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
+
+    def _must_be_free(self) -> None:
+        if not os.path.exists(self.path) or (self.path.is_dir() and not _holds_something(self.path)):
+            return
+        if self._lock is None and (self.path / ".lock").exists():
+            lock_folder(self.path).close()  # says so if another process has it
+        done = "holds a finished run" if self.finished else "already exists"
+        hint = "" if self.finished else ", or go on with --resume"
+        raise UserError(f"{self.path} {done}. Choose another --out{hint}.", "RUN_EXISTS")
 
     def _must_agree(self, config: Config) -> None:
         asked = self.asked(PretrainConfig) if isinstance(config, PretrainConfig) else self.asked(FinetuneConfig)
         changed = [d for d in differences(asked, config.model_dump()) if not d.startswith(MAY_CHANGE)]
         if changed:
             raise other_settings(self.path, changed)
-
-    def _write_env(self, config: Config, threads: int) -> None:
-        facts = {"device": config.train.device, "threads": threads, "seed": config.train.seed}
-        asked = {"asked": config.model_dump(mode="json")}
-        self.write_json("env.json", {"format": FORMAT, **environment(), **facts, **asked})
-
-    def _take_lock(self) -> None:
-        self._lock = lock_folder(self.path)
 
     def _check_format(self) -> None:
         made = self.read_json("env.json")
@@ -285,7 +300,7 @@ def other_settings(run: Path, changed: list[str]) -> ConfigError:
 
 
 def runs_in(folder: str | Path) -> list[Run]:
-    """Every run below a folder, oldest first, the cells of studies aside; the folder may itself be one."""
+    """Every run below a folder, by name, the cells of studies aside; the folder may itself be one."""
     if not os.path.isdir(folder):
         raise ModelError(f"{folder}: no such folder.", "RUN_MISSING")
     cells = {path.parent / "cells" for path in Path(folder).rglob("study.json")}
@@ -294,9 +309,14 @@ def runs_in(folder: str | Path) -> list[Run]:
         for path in Path(folder).rglob("env.json")
         if (path.parent / ".lock").exists() and path.parents[1] not in cells
     ]
-    return sorted(found, key=lambda run: ((run.path / "env.json").stat().st_mtime, run.path))
+    return sorted(found, key=lambda run: run.path)
+
+
+def _asked(config: Config, threads: int) -> dict[str, Any]:
+    facts = {"device": config.train.device, "threads": threads, "seed": config.train.seed}
+    return {**facts, "asked": config.model_dump(mode="json")}
 
 
 def _holds_something(folder: Path) -> bool:
-    """A lock alone is what a run leaves that was killed as it began."""
-    return any(path.name != ".lock" for path in folder.iterdir())
+    """A lock and a draft are what a run leaves that was killed as it began."""
+    return any(path.name != ".lock" and not path.match(DRAFT) for path in folder.iterdir())
