@@ -166,6 +166,7 @@ class TrainConfig(Frozen):
     seed: int = Field(0, ge=0, lt=2**63)
     device: str = "cpu"
     threads: int = Field(0, ge=0)  # 0 leaves it to torch
+    skip_nonfinite: int = Field(0, ge=0)  # updates of which loss or gradient is not finite left out before giving up
     tensorboard: bool = True
     keep_checkpoints: bool = False
 

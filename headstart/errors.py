@@ -77,3 +77,15 @@ def did_you_mean(value: str, known: Iterable[str]) -> str:
     """
     close = get_close_matches(value, list(known), n=1, cutoff=0.6)
     return f" Did you mean '{close[0]}'?" if close else ""
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether Python, torch on the CPU or torch on another device ran out of memory; torch only says so in words.
+
+    >>> out_of_memory(RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB"))
+    True
+    >>> out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    False
+    """
+    words = ("out of memory", "can't allocate memory", "not enough memory")
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(w in str(error) for w in words))

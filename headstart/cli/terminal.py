@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from headstart.errors import UserError
+from headstart.errors import UserError, out_of_memory
 from headstart.text.visible import shown
 from headstart.train.disk import FULL
 from headstart.train.watch import Watch
@@ -39,11 +39,11 @@ def guarded(verb: F) -> F:
         except BrokenPipeError:  # `| head` closed our stdout: nobody is left to write to
             _drop_stdout()
             sys.exit(0)
-        except MemoryError:
-            fail("MEMORY", "Out of memory. Try a smaller --batch-size or --size.", 6, as_json)
         except Exception as error:
             if debug:
                 raise
+            if out_of_memory(error):
+                fail("MEMORY", "Out of memory. Try a smaller --batch-size, --context or --size.", 6, as_json)
             if isinstance(error, OSError) and error.errno in FULL:
                 _drop_stdout()
                 fail("DISK_FULL", f"Disk full writing {error.filename or 'the output'} ({error.strerror}).", 6, as_json)

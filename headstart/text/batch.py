@@ -123,14 +123,19 @@ class Batches(ABC, Generic[B_co]):
     """Training batches by number, for ever; every `per_epoch` of them see each row once."""
 
     per_epoch: int
+    made_of: str  # what the numbers of `plan` count
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self._epoch = lru_cache(maxsize=1)(lambda epoch: self.plan(np.random.default_rng([self.seed, 1, epoch])))
 
     def __call__(self, index: int) -> B_co:
+        return self.collate(self.contents(index), np.random.default_rng([self.seed, 2, index]))
+
+    def contents(self, index: int) -> Numbers:
+        """What a batch is made of."""
         epoch, i = divmod(index, self.per_epoch)
-        return self.collate(self._epoch(epoch)[i], np.random.default_rng([self.seed, 2, index]))
+        return self._epoch(epoch)[i]
 
     @abstractmethod
     def plan(self, rng: Rng) -> Sequence[Numbers]:
@@ -142,6 +147,8 @@ class Batches(ABC, Generic[B_co]):
 
 class RowBatches(Batches[B]):
     """Rows of similar length padded together; rows and batches in a new order every epoch."""
+
+    made_of = "rows"
 
     def __init__(self, lengths: Numbers, batch_size: int, collate: Collate[B], seed: int) -> None:
         super().__init__(seed)
@@ -157,6 +164,8 @@ class RowBatches(Batches[B]):
 
 class PackedBatches(Batches[Batch]):
     """Blocks of one long stream, cut at a new place every epoch."""
+
+    made_of = "blocks that begin at tokens"
 
     def __init__(
         self,

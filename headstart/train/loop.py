@@ -15,11 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from headstart.config import TrainConfig
-from headstart.errors import ConfigError, DivergedError, Stopped
+from headstart.errors import ConfigError, Stopped
 from headstart.models.heads import Model
 from headstart.text.batch import AnyBatch, B, Batches
 from headstart.train.checkpoint import Progress, Saver, Tensors, load_checkpoint, load_weights, weights
 from headstart.train.events import Events
+from headstart.train.health import Health
+from headstart.train.memory import memory_errors
 from headstart.train.optim import build_optimizer, learning_rate
 from headstart.train.run import Run
 from headstart.train.watch import Watch
@@ -64,6 +66,7 @@ def train(
     now, best = _resume(run, model, optimizer, watch)
     began = time.perf_counter() - now.seconds
     saver = Saver(run, model, optimizer, watch, saved=now.step if run.begun else None)
+    health = Health(batches, cfg, run, watch)
 
     def save(insist: bool = False) -> None:
         now.seconds = time.perf_counter() - began
@@ -86,11 +89,13 @@ def train(
         _signals() as arrived,
         Events(run, cfg.tensorboard, now.step, watch) as events,
         watch.bar(run.path.name, cfg.steps, now.step),
+        memory_errors(model, cfg),
     ):
         while True:
             due = now.step % cfg.eval_every == 0 or now.step == cfg.steps
             if due and valid is not None and not now.evaluated:
                 scores = task.evaluate(model.eval(), measured(valid()))
+                health.check_scores(scores, now)
                 run.log({"step": now.step, "split": "valid", **scores, "wall": _wall(began, now)})
                 events.add("valid", scores, now.step)
                 if now.best is None or task.rank(scores) > task.rank(now.best):
@@ -107,10 +112,13 @@ def train(
             if now.step and now.step % cfg.checkpoint_every == 0:
                 save()
             update = gradients(model, task, batches, free, cfg, now)
-            apply_gradients(optimizer, update["lr"])
-            if (now.step + 1) % cfg.log_every == 0 or now.step == 0:
-                run.log({"step": now.step + 1, "split": "train", **update, "wall": _wall(began, now)})
-                events.add("train", update, now.step + 1)
+            if health.allows(update, now):
+                apply_gradients(optimizer, update["lr"])
+                health.check_weights(free, now)
+                health.look_for_spike(update, now)
+                if (now.step + 1) % cfg.log_every == 0 or now.step == 0:
+                    run.log({"step": now.step + 1, "split": "train", **update, "wall": _wall(began, now)})
+                    events.add("train", update, now.step + 1)
             now.step, now.evaluated = now.step + 1, False
             watch.advance(now.step, update["loss"], now.tokens / max(1e-9, time.perf_counter() - began))
     save(insist=True)  # a kill while the closing files are written is repaired from here
@@ -125,6 +133,7 @@ def gradients(
 ) -> dict[str, float]:
     """The next update: `accumulate` batches, their gradients divided by all that they counted, and clipped."""
     model.train()
+    model.zero_grad()  # an update that was not made leaves its gradients
     total = count = 0.0
     for micro in range(cfg.accumulate):
         torch.manual_seed(_seed(cfg.seed, now.step, micro))
@@ -135,13 +144,7 @@ def gradients(
         now.tokens += batch.tokens
     torch._foreach_mul_([p.grad for p in free if p.grad is not None], 1.0 / count)
     norm = float(nn.utils.clip_grad_norm_(free, cfg.clip or math.inf))
-    rate = learning_rate(now.step, cfg)
-    if not math.isfinite(total) or not math.isfinite(norm):
-        raise DivergedError(
-            f"The {'loss' if not math.isfinite(total) else 'gradient'} is not finite at step {now.step} "
-            f"(learning rate {rate:.2g}); the weights were not updated. Lower train.lr, or raise train.warmup."
-        )
-    return {"loss": total / count, "lr": rate, "grad_norm": norm}
+    return {"loss": total / count, "lr": learning_rate(now.step, cfg), "grad_norm": norm}
 
 
 def apply_gradients(optimizer: torch.optim.Optimizer, rate: float) -> None:
