@@ -262,6 +262,11 @@ def _damaged_checkpoints(here: Path, runs: dict[str, Path]) -> None:
     (here / "made" / "checkpoints" / "step-0000002" / "MANIFEST.json").write_text("{")
 
 
+def _two_tokens_swapped(data: bytes) -> bytes:
+    swapped = {b'"!"': b'"?"', b'"?"': b'"!"'}
+    return re.sub(rb'"[!?]"', lambda found: swapped[found[0]], data)
+
+
 def _newer(data: bytes) -> bytes:
     return json.dumps({**json.loads(data), "format": 999, "versions": {"headstart": "9.9"}}).encode()
 
@@ -280,6 +285,7 @@ MAKERS = {
     "run with changed data": lambda here, runs: _run_with(
         result_json=None, data_json=lambda data: re.sub(rb'"sha256": "\w+"', b'"sha256": "0"', data)
     )(here, runs),
+    "unfinished run with another tokenizer": _run_with(result_json=None, model__tokenizer_json=_two_tokens_swapped),
     "unfinished run with damaged checkpoints": _damaged_checkpoints,
     "run of a newer format": _run_with(env_json=_newer),
     "unfinished run of a newer format": _run_with(env_json=_newer, config_toml=_strange_setting, result_json=None),

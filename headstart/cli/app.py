@@ -101,20 +101,17 @@ def job_config(
     resume: bool,
     needs: dict[str, str],
 ) -> Any:
-    """The settings of a job: those given, or with --resume those of the run, which the given ones must agree with."""
-    from headstart.config import differences, parse
+    """The settings of a job: those given; with --resume, laid over those of the run, which has the last word."""
+    from headstart.config import merge, parse
     from headstart.errors import UserError
-    from headstart.train.run import Run, other_settings
+    from headstart.train.run import Run
 
     if resume and file:
         raise UserError("A resumed run keeps its own settings. Leave out --config.")
     nested = nested_settings(given, settings, file_settings(kind, file) if file else None)
     if resume:
-        asked = Run(Path(out)).asked(kind)
-        changed = differences(asked, nested)
-        if changed:
-            raise other_settings(Path(out), changed)
-        return asked
+        asked = Run(Path(out)).asked(kind).model_dump()
+        return parse(kind, merge(asked, nested), "the settings", FLAGS)
     missing = [name for key, name in needs.items() if not has(nested, key)]
     if missing:
         raise UserError(f"Missing {' and '.join(missing)}.")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -16,7 +17,7 @@ NAMED = ("headstart", "torch", "tokenizers", "numpy", "safetensors", "scikit-lea
 
 def environment() -> dict[str, Any]:
     return {
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in NAMED}},
+        "versions": versions(),
         "platform": platform.platform(),
         "git_commit": _git_commit(),
         "command": sys.argv,
@@ -25,6 +26,19 @@ def environment() -> dict[str, Any]:
     }
 
 
+def versions() -> dict[str, str]:
+    return {"python": platform.python_version(), **{name: version(name) for name in NAMED}}
+
+
+def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What two env.json differ in that decides the last bits of the weights: `threads 2 -> 1`."""
+    pairs = {name: (before.get(name), now[name]) for name in ("threads", "device")}
+    versions = before.get("versions", {})
+    pairs |= {name: (versions.get(name), now["versions"][name]) for name in ("headstart", "torch", "numpy")}
+    return [f"{name} {then} -> {today}" for name, (then, today) in pairs.items() if then != today]
+
+
+@cache
 def version(package: str) -> str:
     try:
         return metadata.version(package)

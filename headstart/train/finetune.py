@@ -167,7 +167,7 @@ def _commonest(data: Labelled) -> dict[str, Any]:
 def _tell_facts(run: Run, job: Finetuning, watch: Watch) -> dict[str, Any]:
     data, cut = job.data, {"train": job.text.cut, "valid": job.valid.cut, "test": job.test.cut}
     facts = data.facts(job.cfg.check)
-    run.add_data_facts({**facts, "truncated": cut})
+    run.add_data_facts({**facts, "truncated": cut, "tokenizer_sha256": job.tokenizer.sha256})
     counts = ", ".join(f"{label} {count}" for label, count in list(facts["labels"]["train"].items())[:10])
     watch.note(
         f"{len(data.train)} training, {len(data.valid)} validation, {len(data.test)} test rows; labels: {counts}."

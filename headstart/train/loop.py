@@ -163,6 +163,8 @@ def _resume(
     now, best, passed_over = found
     for reason in passed_over:
         watch.note(f"Passed over a damaged checkpoint: {reason}.")
+    for change in run.changes:
+        watch.note(f"Note: not bit-identical: {change}.")
     run.cut_log(now.log_bytes)
     watch.note(f"Going on from step {now.step}.")
     if best is None and now.best is not None:

@@ -2,7 +2,8 @@
 
     runs/<name>/
       config.toml        resolved: every default written out
-      env.json           versions, command, device, threads, seed, settings as asked, format of this directory
+      env.json           versions, command, device, threads, seed, settings as asked, format of this directory;
+                         `not_bit_identical`: what changed of these in a resume
       data.json          file hashes, split sizes, overlaps, label counts, truncation
       receipt.json       fine-tuning: which tensors were copied, and what moved
       log.jsonl          one record a line: `split` is train, valid, sample, spike or nonfinite; the clock is under `wall`
@@ -29,14 +30,18 @@ from typing import Any, TextIO, TypeVar
 from headstart.config import FinetuneConfig, PretrainConfig, differences, load_run_config, parse_run_config, to_toml
 from headstart.errors import ConfigError, DataError, ModelError, ResourceError, UserError, did_you_mean
 from headstart.train.disk import DRAFT, write_file
-from headstart.train.environment import environment, version
+from headstart.train.environment import changes, environment, version, versions
 from headstart.train.lock import lock_folder
 from headstart.train.log import Log
 from headstart.train.watch import Watch
 
 C = TypeVar("C", PretrainConfig, FinetuneConfig)
 Config = PretrainConfig | FinetuneConfig
-MAY_CHANGE = ("train.threads", "train.device", "train.tensorboard", "train.keep_checkpoints")  # when resuming
+MAY_CHANGE = (  # when a run is resumed; anything else would make it another run
+    *("train.threads", "train.device"),  # these change the last bits of the weights, which is told and kept
+    *("train.log_every", "train.checkpoint_every", "train.keep_checkpoints", "train.tensorboard"),
+    "train.skip_nonfinite",
+)
 FORMAT = 1  # of the directory; a newer one than ours is refused by name
 
 
@@ -46,6 +51,7 @@ class Run:
         self._lock: TextIO | None = None
         self._log: Log | None = None
         self._fresh = self._made_folder = False  # whether this process began the run, and made its folder
+        self.changes: list[str] = []  # of this process against the one before: not the same bits
 
     @classmethod
     def start(cls, path: str | Path, resume: bool, config: Config, threads: int) -> Run:
@@ -59,7 +65,7 @@ class Run:
         run._lock = lock_folder(run.path)
         try:
             if resume:
-                run._must_agree(config)
+                run._must_agree(config, threads)
             else:
                 run._must_be_free()  # still, now that nobody else can write here
                 run._fresh, run._made_folder = True, made_folder
@@ -190,7 +196,15 @@ class Run:
             )
 
     def add_data_facts(self, facts: dict[str, Any]) -> None:
-        self.write_json("data.json", {"files": self.read_json("data.json")["files"], **facts})
+        """Keep what else is known of the data; a run that goes on must have the tokenizer that it began with."""
+        kept = self.read_json("data.json")
+        if kept.get("tokenizer_sha256", facts["tokenizer_sha256"]) != facts["tokenizer_sha256"]:
+            raise ModelError(
+                f"{self.path / 'model' / 'tokenizer.json'} is not the tokenizer that this run began with. Put that one "
+                "back, or begin a new run.",
+                "RUN_DAMAGED",
+            )
+        self.write_json("data.json", {"files": kept["files"], **facts})
 
     def log(self, record: dict[str, Any]) -> None:
         """Add a record; where the disk is full it waits for the next checkpoint."""
@@ -213,6 +227,8 @@ class Run:
 
     def finish(self, result: dict[str, Any], keep_checkpoints: bool = False) -> dict[str, Any]:
         """Write result.json, the mark of a finished run, and clear away what only resuming needs."""
+        told = self.read_json("env.json").get("not_bit_identical")
+        result = {**result, "not_bit_identical": told} if told else result
         self.write_json("result.json", result)
         self._clear(keep_checkpoints)
         return result
@@ -267,11 +283,19 @@ class Run:
         hint = "" if self.finished else ", or go on with --resume"
         raise UserError(f"{self.path} {done}. Choose another --out{hint}.", "RUN_EXISTS")
 
-    def _must_agree(self, config: Config) -> None:
+    def _must_agree(self, config: Config, threads: int) -> None:
         asked = self.asked(PretrainConfig) if isinstance(config, PretrainConfig) else self.asked(FinetuneConfig)
-        changed = [d for d in differences(asked, config.model_dump()) if not d.startswith(MAY_CHANGE)]
+        changed = [d for d in differences(asked, config.model_dump()) if d.partition(":")[0] not in MAY_CHANGE]
         if changed:
-            raise other_settings(self.path, changed)
+            raise _other_settings(self.path, changed)
+        before = self.read_json("env.json")
+        now = {**before, "versions": versions(), **_asked(config, threads)}
+        if self.begun:
+            self.changes = changes(before, now)
+        if self.changes:
+            now["not_bit_identical"] = [*before.get("not_bit_identical", []), *self.changes]
+        if now != before and not self.finished:
+            self.write_json("env.json", now)
 
     def _check_format(self) -> None:
         made = self.read_json("env.json")
@@ -288,14 +312,15 @@ class Run:
             )
 
 
-def other_settings(run: Path, changed: list[str]) -> ConfigError:
+def _other_settings(run: Path, changed: list[str]) -> ConfigError:
     """Why a run cannot go on with settings other than its own."""
     reason = ""
     if any(difference.startswith("train.steps:") for difference in changed):
         reason = " The learning rate falls over the steps a run was begun with, so it cannot be made longer or shorter."
     told = "; ".join(changed)
     return ConfigError(
-        f"{run} was begun with other settings: {told}.{reason} Leave them out to resume, or begin a new run."
+        f"{run} was begun with other settings: {told}.{reason} Leave them out to resume, or begin a new run. "
+        f"Only these may change: {', '.join(MAY_CHANGE)}."
     )
 
 

@@ -255,6 +255,15 @@ def test_resuming_with_other_settings_is_refused(stopped: Path, files: dict[str,
         pretrain(other, stopped, resume=True)
 
 
+def test_a_run_may_go_on_with_other_threads_and_says_that_its_bits_may_differ(stopped: Path, tmp_path: Path) -> None:
+    words = ["pretrain", "--out", str(stopped), "--resume", "--json", "--threads", "2", "--set", "train.log_every=5"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert "not bit-identical: threads 1 -> 2." in done.stderr
+    assert json.loads(done.stdout)["not_bit_identical"] == ["threads 1 -> 2"]
+    assert Run.open(stopped).read_json("env.json")["not_bit_identical"] == ["threads 1 -> 2"]
+
+
 def test_a_run_killed_as_it_began_is_simply_begun_again(files: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / ".lock").touch()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -14,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from headstart.config import PretrainConfig, parse
-from headstart.errors import ModelError, Stopped
+from headstart.config import PretrainConfig, TrainConfig, parse
+from headstart.errors import ConfigError, ModelError, Stopped
 from headstart.models.heads import Model
 from headstart.tasks.language import Language
 from headstart.text.batch import Batch
 from headstart.train.checkpoint import fingerprint, weights
-from headstart.train.run import Run, runs_in
+from headstart.train.run import MAY_CHANGE, Run, runs_in
 
 CONFIG = parse(PretrainConfig, {"data": {"paths": ["unused.txt"]}})
 
@@ -172,6 +173,63 @@ def test_a_second_interrupt_does_not_wait(bench: Any, tmp_path: Path, log_of: An
     again, resumed = bench.train(tmp_path / "run", resume=True)
     assert fingerprint(weights(again)) == fingerprint(weights(whole))
     assert log_of(resumed) == log_of(run)
+
+
+def changed(cfg: PretrainConfig, name: str, value: Any) -> PretrainConfig:
+    table, _, key = name.rpartition(".")
+    if not table:
+        return cfg.model_copy(update={key: value})
+    return cfg.model_copy(update={table: getattr(cfg, table).model_copy(update={key: value})})
+
+
+OTHER: dict[str, Any] = {
+    **{f"train.{name}": 7 for name in TrainConfig.model_fields},
+    "train.device": "mps",
+    "train.tensorboard": False,
+    "train.keep_checkpoints": True,
+    "data.paths": ("other.txt",),
+    "data.unit": "line",
+    "tokenizer.kind": "word",
+    "tokenizer.vocab": 9,
+    "model.width": 8,
+    "model.vocab": 4,
+    "objective": "masked",
+    "samples": ("a", "b"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_a_resumed_run_keeps_every_setting_but_those_that_may_change(name: str, tmp_path: Path) -> None:
+    with Run.start(tmp_path / "run", False, CONFIG, 1) as run:
+        run.log({})
+    other = changed(CONFIG, name, OTHER[name])
+    if name in MAY_CHANGE:
+        Run.start(run.path, True, other, 1).close()
+        assert Run(run.path).asked(PretrainConfig) == other, "the next resume goes on from here"
+        return
+    with pytest.raises(ConfigError) as e:
+        Run.start(run.path, True, other, 1)
+    message = str(e.value)
+    before, _, may = message.partition("Only these may change: ")
+    assert f"other settings: {name}: " in before
+    assert may.rstrip(".").split(", ") == list(MAY_CHANGE)
+    assert Run(run.path).asked(PretrainConfig) == CONFIG
+
+
+def test_what_costs_the_last_bits_is_told_and_kept(bench: Any, notes: Any, tmp_path: Path) -> None:
+    bench.train(tmp_path / "run", steps=4)
+    env = json.loads((tmp_path / "run" / "env.json").read_text())
+    env["threads"], env["versions"]["torch"] = 8, "1.0"
+    (tmp_path / "run" / "env.json").write_text(json.dumps(env))
+    _, run = bench.train(tmp_path / "run", resume=True, watch=notes, steps=4)
+    now = run.read_json("env.json")
+    changes = ["threads 8 -> 1", f"torch 1.0 -> {now['versions']['torch']}"]
+    assert [note for note in notes.notes if "bit" in note] == [f"Note: not bit-identical: {c}." for c in changes]
+    assert (now["threads"], now["not_bit_identical"]) == (1, changes)
+    bench.train(run.path, resume=True, watch=notes, steps=4)  # the same again: nothing new to tell
+    assert run.read_json("env.json") == now
+    assert run.finish({"steps": 4})["not_bit_identical"] == changes
+    assert run.read_json("result.json")["not_bit_identical"] == changes
 
 
 def test_runs_and_checkpoints_are_ordered_by_name_and_step_whatever_the_clock_says(bench: Any, tmp_path: Path) -> None:
