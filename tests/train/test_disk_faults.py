@@ -288,7 +288,7 @@ def closing_files(path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("how", ["full", "killed"])
 def test_closing_files_that_could_not_be_written_are_written_by_a_resume(
-    how: str, closing: Any, disk: Any, tmp_path: Path
+    how: str, closing: Any, disk: Any, notes: Any, tmp_path: Path
 ) -> None:
     cfg, unfinished, end = closing
     shutil.copytree(unfinished, tmp_path / "count")
@@ -306,7 +306,8 @@ def test_closing_files_that_could_not_be_written_are_written_by_a_resume(
             with disk.killing(at), pytest.raises(disk.Killed):
                 pretrain(cfg, run, resume=True)
         assert not (run / "result.json").exists(), "unfinished"
-        pretrain(cfg, run, resume=True)
+        pretrain(cfg, run, resume=True, watch=notes)
+        assert notes.notes[-1] == "Going on from step 2.", "nothing is learned again"
         assert closing_files(run) == end
         assert not list(run.rglob(".*.tmp"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,8 @@ def test_a_run_that_leaves_updates_out_resumes_to_the_same_bits(bench: Any, tmp_
     assert 2 < len(skipped) < 9
     with pytest.raises(DivergedError):
         bench.train(tmp_path / "run", task=At([], NAN, "loss"), skip_nonfinite=2)
+    with pytest.raises(DivergedError):  # those before the kill count too
+        bench.train(tmp_path / "run", resume=True, task=At([], NAN, "loss"), skip_nonfinite=len(skipped) - 1)
     again, resumed = bench.train(tmp_path / "run", resume=True, task=At([], NAN, "loss"), skip_nonfinite=9)
     assert fingerprint(weights(again)) == fingerprint(weights(whole))
     assert log_of(resumed) == log_of(run)
@@ -133,21 +136,32 @@ def test_a_learning_rate_that_is_much_too_high_ends_with_exit_code_7(sentences: 
     assert [p.name for p in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-0000000"]
 
 
-def test_a_spike_of_the_loss_is_logged_and_nothing_else(bench: Any, tmp_path: Path, log_of: Any) -> None:
-    class Spiking(Language):
-        def loss(self, model: Model, batch: Batch) -> tuple[Tensor, float]:
-            total, count = super().loss(model, batch)
-            self.step = getattr(self, "step", -1) + model.training
-            return total + (20 * count if model.training and self.step in (10, 40, 45) else 0), count
+class Spiking(Language):
+    """Losses 20 nats too high at some steps, without any effect on the gradient."""
 
-    settings = {"steps": 60, "lr": 1e-5, "eval_every": 60, "checkpoint_every": 60}
+    def __init__(self, start: int = 0) -> None:
+        super().__init__(None)
+        self.step = start - 1
+
+    def loss(self, model: Model, batch: Batch) -> tuple[Tensor, float]:
+        total, count = super().loss(model, batch)
+        self.step += model.training
+        return total + (20 * count if model.training and self.step in (10, 40, 45) else 0), count
+
+
+def test_a_spike_of_the_loss_is_logged_and_nothing_else(bench: Any, tmp_path: Path, log_of: Any) -> None:
+    settings = {"steps": 60, "lr": 1e-5, "eval_every": 60, "checkpoint_every": 35}
     plain, _ = bench.train(tmp_path / "plain", **settings)
-    model, run = bench.train(tmp_path / "run", task=Spiking(None), **settings)
+    model, run = bench.train(tmp_path / "run", task=Spiking(), **settings)
     spikes = [r for r in log_of(run) if r["split"] == "spike"]
     assert [r["step"] for r in spikes] == [40, 45], "there is nothing to hold the tenth against"
     assert all(r["loss"] > 20 > 5 > r["usual"] for r in spikes)
     assert all(len(r["batch"]) == 4 for r in spikes)
     assert fingerprint(weights(model)) == fingerprint(weights(plain))
+    before = log_of(run)
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "step-0000060")
+    _, resumed = bench.train(tmp_path / "run", resume=True, task=Spiking(35), **settings)
+    assert log_of(resumed) == before, "a resumed run remembers the losses from before"
 
 
 def cuda(batch: Batch) -> Tensor:

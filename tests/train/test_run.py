@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import random
@@ -16,12 +17,12 @@ from typing import Any
 import pytest
 
 from headstart.config import PretrainConfig, TrainConfig, parse
-from headstart.errors import ConfigError, ModelError, Stopped
+from headstart.errors import BusyError, ConfigError, ModelError, Stopped, UserError
 from headstart.models.heads import Model
 from headstart.tasks.language import Language
 from headstart.text.batch import Batch
 from headstart.train.checkpoint import fingerprint, weights
-from headstart.train.run import MAY_CHANGE, Run, runs_in
+from headstart.train.run import Run, runs_in
 
 CONFIG = parse(PretrainConfig, {"data": {"paths": ["unused.txt"]}})
 
@@ -83,6 +84,39 @@ def test_of_eight_processes_at_once_never_two_have_the_run(tmp_path: Path) -> No
         assert said.count("won") == 1 or (number % 2 and said.count("won") == 0)
         if "won" in said:
             assert len(list(Run(tmp_path / f"run-{number}").read_lines("log.jsonl"))) == 1
+
+
+def test_a_run_that_came_and_went_before_the_lock_was_taken_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, flock = tmp_path / "run", fcntl.flock
+
+    def late(*args: Any) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        (path / "env.json").write_text("theirs")
+        flock(*args)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(UserError, match="already exists"):
+        Run.start(path, False, CONFIG, 1)
+    assert (path / "env.json").read_text() == "theirs"
+
+
+def test_the_lock_of_a_folder_that_was_just_removed_counts_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, flock = tmp_path / "run", fcntl.flock
+
+    def late(*args: Any) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        shutil.rmtree(path)
+        flock(*args)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with Run.start(path, False, CONFIG, 1) as run:
+        with pytest.raises(BusyError, match="in use by pid"):
+            Run.start(path, True, CONFIG, 1)
+        run.log({})
 
 
 RECORDS = [{"step": i, "text": "naïve \u2028 日本 \U0001f600\r\n", "split": "sample"} for i in range(4)]
@@ -198,12 +232,19 @@ OTHER: dict[str, Any] = {
 }
 
 
+MAY = [
+    *("train.threads", "train.device"),
+    *("train.log_every", "train.checkpoint_every", "train.keep_checkpoints", "train.tensorboard"),
+    "train.skip_nonfinite",
+]
+
+
 @pytest.mark.parametrize("name", OTHER)
 def test_a_resumed_run_keeps_every_setting_but_those_that_may_change(name: str, tmp_path: Path) -> None:
     with Run.start(tmp_path / "run", False, CONFIG, 1) as run:
         run.log({})
     other = changed(CONFIG, name, OTHER[name])
-    if name in MAY_CHANGE:
+    if name in MAY:
         Run.start(run.path, True, other, 1).close()
         assert Run(run.path).asked(PretrainConfig) == other, "the next resume goes on from here"
         return
@@ -212,7 +253,7 @@ def test_a_resumed_run_keeps_every_setting_but_those_that_may_change(name: str, 
     message = str(e.value)
     before, _, may = message.partition("Only these may change: ")
     assert f"other settings: {name}: " in before
-    assert may.rstrip(".").split(", ") == list(MAY_CHANGE)
+    assert may.rstrip(".").split(", ") == MAY
     assert Run(run.path).asked(PretrainConfig) == CONFIG
 
 
@@ -236,7 +277,7 @@ def test_runs_and_checkpoints_are_ordered_by_name_and_step_whatever_the_clock_sa
     for name in ("b", "a"):
         bench.train(tmp_path / name, steps=4)
     newest = max((tmp_path / "a" / "checkpoints").iterdir())
-    for path in [newest, *newest.iterdir(), tmp_path / "a" / "env.json", tmp_path / "a" / "log.jsonl"]:
+    for path in [newest, *newest.iterdir(), tmp_path / "a" / "log.jsonl", tmp_path / "b" / "env.json"]:
         os.utime(path, (0, 0))  # the clock was set back in between
     at = bench.open(tmp_path / "a")
     at.run.close()
