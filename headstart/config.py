@@ -53,7 +53,17 @@ CLASSIC_SIZE = {"layers": 4, "heads": 2, "width": 200, "ff": 200, "context": 256
 
 
 class Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    """Settings that are what they say: "no" is not False, and True is not 1."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def lists_become_tuples(cls, given: Any) -> Any:
+        """TOML and JSON have lists only."""
+        if not isinstance(given, Mapping):
+            return given
+        return {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
 
 
 class TransformerConfig(Frozen):
@@ -291,7 +301,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text("utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{path} cannot be read ({error.strerror}).") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also how tomllib refuses too many digits or brackets
         raise ConfigError(f"{path} is not valid TOML: {error}.") from None
 
 
@@ -323,7 +333,7 @@ def with_override(settings: dict[str, Any], assignment: str) -> dict[str, Any]:
         raise ConfigError(f"--set takes name=value, such as train.lr=0.001, not '{assignment}'.")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # also how tomllib refuses too many digits or brackets
         value = text
     for name in reversed(names):
         value = {name: value}
@@ -354,7 +364,9 @@ def differences(config: Frozen, settings: Mapping[str, Any], prefix: str = "") -
 def _explain(error: ValidationError, kind: type[Frozen] | None, source: str, flags: Mapping[str, str]) -> str:
     problems = []
     for problem in error.errors():
-        where = [str(part) for part in problem["loc"] if part not in ("pretrain", "finetune")]
+        where = [str(part) for part in problem["loc"]]
+        if kind is None and where[:1] in (["pretrain"], ["finetune"]):  # which job it is, and not a table
+            where = where[1:]
         if problem["type"] == "extra_forbidden":
             hint = did_you_mean(where[-1], _names_beside(kind, where[:-1])) or _elsewhere(where[-1])
             table = f" in [{'.'.join(where[:-1])}]" if where[:-1] else ""
@@ -362,10 +374,18 @@ def _explain(error: ValidationError, kind: type[Frozen] | None, source: str, fla
         else:
             message = problem["msg"].removeprefix("Value error, ")
             value = problem["input"]
-            shown = f" (got {value!r})" if isinstance(value, (str, int, float)) else ""
+            shown = f" (got {shortened(value)})" if isinstance(value, (str, int, float)) else ""
             name = ".".join(where) or "together"
             problems.append(f"{name}{f' ({flags[name]})' if name in flags else ''}: {message}{shown}.")
     return f"{source}: " + " ".join(problems)
+
+
+def shortened(value: str | int | float) -> str:
+    """`value` as one would write it, in one line at most."""
+    try:
+        return repr(value) if len(repr(value)) <= 100 else f"{repr(value)[:100]}..."
+    except ValueError:  # how Python refuses to write thousands of digits
+        return "a number of thousands of digits"
 
 
 def _elsewhere(name: str) -> str:

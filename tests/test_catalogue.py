@@ -208,6 +208,7 @@ def _make(case: dict[str, Any], here: Path, runs: dict[str, Path]) -> dict[str, 
     return {name: str(path) for name, path in {**named, **runs}.items()} | {
         "long": "x" * 300,
         "surrogate": "a \udce9 b",
+        "digits": "9" * 5000,
     }
 
 
