@@ -148,3 +148,8 @@ def test_values_are_what_they_look_like(assignment, value):
     config = parse(PretrainConfig, with_override(VALID[PretrainConfig], assignment))
     table, name = assignment.partition("=")[0].split(".")
     assert getattr(getattr(config, table), name) == value
+
+
+def test_a_number_that_cannot_be_written_is_described():
+    with pytest.raises(ConfigError, match=r"train\.seed: .* \(got a number of thousands of digits\)"):
+        parse(PretrainConfig, {**VALID[PretrainConfig], "train": {"seed": 16**5000}})

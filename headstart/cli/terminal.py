@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import json
 import os
 import sys
@@ -58,6 +59,16 @@ def guarded(verb: F) -> F:
 def _drop_stdout() -> None:
     """Python writes what is left of it at its end, and would fail once more."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def prepare_streams() -> None:
+    """Output in UTF-8 whatever the locale says, half characters escaped; and none where it was closed (`>&-`)."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (open until the end)
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def fail(code: str, message: str, exit_code: int, as_json: bool) -> None:

@@ -9,13 +9,14 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from headstart.cli.terminal import fail
+from headstart.cli.terminal import fail, prepare_streams
 from headstart.errors import UserError, did_you_mean
 
 
 class Verbs(TyperGroup):
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *others: Any, **extra: Any) -> None:
         """Run a verb and exit; whatever typer finds wrong becomes our message and exit code."""
+        prepare_streams()
         args = list(sys.argv[1:] if args is None else args)
         try:
             done = super().main(args, "headstart", *others, **{**extra, "standalone_mode": False})
