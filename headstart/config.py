@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar, Union
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from headstart.errors import ConfigError, did_you_mean
+from headstart.errors import ConfigError, did_you_mean, shortened
 
 Preset = Literal["classic", "gpt", "bert"]
 Size = Literal["nano", "micro", "mini", "small", "medium"]
@@ -263,7 +263,11 @@ class FinetuneConfig(Frozen):
     @model_validator(mode="before")
     @classmethod
     def preset_follows_base(cls, given: Any) -> Any:
-        if isinstance(given, Mapping) and given.get("base") in PRESETS and isinstance(given.get("model", {}), Mapping):
+        if (
+            isinstance(given, Mapping)
+            and given.get("base") in list(PRESETS)
+            and isinstance(given.get("model", {}), Mapping)
+        ):
             return {**given, "model": {"preset": given["base"], **given.get("model", {})}}
         return given
 
@@ -378,14 +382,6 @@ def _explain(error: ValidationError, kind: type[Frozen] | None, source: str, fla
             name = ".".join(where) or "together"
             problems.append(f"{name}{f' ({flags[name]})' if name in flags else ''}: {message}{shown}.")
     return f"{source}: " + " ".join(problems)
-
-
-def shortened(value: str | int | float) -> str:
-    """`value` as one would write it, in one line at most."""
-    try:
-        return repr(value) if len(repr(value)) <= 100 else f"{repr(value)[:100]}..."
-    except ValueError:  # how Python refuses to write thousands of digits
-        return "a number of thousands of digits"
 
 
 def _elsewhere(name: str) -> str:

@@ -89,3 +89,11 @@ def out_of_memory(error: BaseException) -> bool:
     """
     words = ("out of memory", "can't allocate memory", "not enough memory")
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(w in str(error) for w in words))
+
+
+def shortened(value: str | int | float) -> str:
+    """`value` as one would write it, in one line at most."""
+    try:
+        return repr(value) if len(repr(value)) <= 100 else f"{repr(value)[:100]}..."
+    except ValueError:  # how Python refuses to write thousands of digits
+        return "a number of thousands of digits"
