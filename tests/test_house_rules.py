@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -54,10 +54,15 @@ def test_help_loads_no_torch_and_is_instant() -> None:
     code = "import sys\nfrom headstart.cli import app\ntry: app(['--help'])\nexcept SystemExit: pass\nsys.exit('torch' in sys.modules)"
     times = []
     for _ in range(3):
-        began = time.perf_counter()
+        began = _processor_seconds()
         assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL).returncode == 0
-        times.append(time.perf_counter() - began)
+        times.append(_processor_seconds() - began)
     assert min(times) < 1.0  # 0.3 s on an idle machine; this one may be busy
+
+
+def _processor_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def test_public_names_exist() -> None:

@@ -10,7 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from headstart.cli import app
+from headstart.config import ReadConfig
 from headstart.models.decode import Sampling
+from headstart.text.files import Reading
 from headstart.train.run import FORMAT, Run
 from headstart.use.language import LanguageModel
 
@@ -33,7 +35,7 @@ def test_there_is_a_golden_run_of_every_format() -> None:
 def test_a_finished_run_is_read(golden: Path) -> None:
     result = Run.open(golden).read_json("result.json")
     low, high = sorted((result["train"]["loss"], result["valid"]["loss"]))
-    loss = LanguageModel.load(golden).evaluate(["corpus.txt"], None, None, "utf-8")["loss"]
+    loss = LanguageModel.load(golden).evaluate(["corpus.txt"], None, None, Reading(ReadConfig()))["loss"]
     assert low - 1e-4 < loss < high + 1e-4, "the mean over the lines of both"
     assert LanguageModel.load(golden).generate("I", 3, Sampling(), top=1)["tokens"]
 
