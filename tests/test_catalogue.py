@@ -117,6 +117,19 @@ def test_a_run_directory_in_use_is_busy(resume, tmp_path):
         assert _tree(tmp_path) == before
 
 
+@pytest.mark.parametrize("name", ["with space", "🧀 é", "two\nlines", "--set", "{x}%s$HOME*", "x" * 200])
+def test_any_name_of_a_file_and_of_a_run_works(name, tmp_path, monkeypatch):
+    """C3"""
+    monkeypatch.chdir(tmp_path)
+    _corpus(tmp_path).rename(f"{name}.txt")
+    words = [*SHORT, "--unit", "line", "--size", "nano", "--quiet"]
+    done = CliRunner().invoke(app, ["pretrain", *words, "--out", f"./{name}", "--", f"{name}.txt"])
+    assert done.exit_code == 0, done.stderr
+    done = CliRunner().invoke(app, ["generate", "--json", "--", name, "I"])
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["text"].startswith("I")
+
+
 def test_a_lock_whose_owner_is_gone_holds_nobody_up(tmp_path):
     config = parse(PretrainConfig, {"data": {"paths": ["a.txt"]}})
     with Run.start(tmp_path / "run", False, config, 1) as run:
@@ -234,6 +247,11 @@ def _folder(here: Path, runs: dict[str, Path]) -> None:
     (here / "made").mkdir()
 
 
+def _folder_with_a_strange_name(here: Path, runs: dict[str, Path]) -> None:
+    (here / "made").mkdir()
+    (here / "made" / "q\udce9.txt").write_text("some text")
+
+
 def _folder_among_texts(here: Path, runs: dict[str, Path]) -> None:
     for name in ("pos/1.txt", "neg"):
         (here / "made" / name).mkdir(parents=True)
@@ -282,6 +300,7 @@ MAKERS = {
     "unreadable": _unreadable,
     "folder": _folder,
     "folder among texts": _folder_among_texts,
+    "folder with a name that is no UTF-8": _folder_with_a_strange_name,
     "unfinished run": _run_with(result_json=None),
     "run with changed data": lambda here, runs: _run_with(
         result_json=None, data_json=lambda data: re.sub(rb'"sha256": "\w+"', b'"sha256": "0"', data)

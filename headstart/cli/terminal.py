@@ -48,7 +48,9 @@ def guarded(verb: F) -> F:
             if isinstance(error, OSError) and error.errno in FULL:
                 _drop_stdout()
                 fail("DISK_FULL", f"Disk full writing {error.filename or 'the output'} ({error.strerror}).", 6, as_json)
-            with tempfile.NamedTemporaryFile("w", prefix="headstart-crash-", suffix=".txt", delete=False) as file:
+            with tempfile.NamedTemporaryFile(
+                "w", prefix="headstart-crash-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
+            ) as file:
                 file.write(f"headstart {' '.join(sys.argv[1:])}\n\n{traceback.format_exc()}")
             cause = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             fail("BUG", f"This is a bug in Headstart, not in your input ({cause}). Details: {file.name}", 1, as_json)

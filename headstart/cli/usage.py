@@ -10,7 +10,8 @@ import typer
 from typer.core import TyperGroup
 
 from headstart.cli.terminal import fail, prepare_streams
-from headstart.errors import UserError, did_you_mean
+from headstart.errors import DataError, UserError, did_you_mean
+from headstart.text.visible import is_whole
 
 
 class Verbs(TyperGroup):
@@ -19,6 +20,9 @@ class Verbs(TyperGroup):
         prepare_streams()
         args = list(sys.argv[1:] if args is None else args)
         try:
+            for word in args:
+                if not is_whole(word):
+                    raise DataError(f"'{word}' holds bytes that are no characters. Is it UTF-8?", "DATA_ENCODING")
             done = super().main(args, "headstart", *others, **{**extra, "standalone_mode": False})
         except UserError as error:
             fail(error.code, str(error), error.exit_code, "--json" in args)

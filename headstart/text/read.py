@@ -16,6 +16,7 @@ from headstart.config import Unit
 from headstart.errors import DataError
 from headstart.text.files import PLAIN, STRETCH, Reading, check_file, is_blank, lines, read_text
 from headstart.text.tables import TABLES, first_few, is_table, read_columns
+from headstart.text.visible import is_whole
 
 TEXT_COLUMNS = ("text", "sentence", "content", "review", "input", "document")
 LABEL_COLUMNS = ("label", "class", "category", "target", "sentiment")
@@ -108,6 +109,9 @@ def text_files(paths: Sequence[str | Path]) -> list[Path]:
         else:
             check_file(path)
             files.append(path)
+    for path in files:
+        if not is_whole(str(path)):  # it could not be written into the run
+            raise DataError(f"{path}: the name of this file is not UTF-8. Rename it.", "DATA_PATH")
     return files
 
 

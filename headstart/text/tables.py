@@ -14,6 +14,7 @@ from typing import Any
 
 from headstart.errors import DataError, did_you_mean
 from headstart.text.files import PLAIN, Reading, check_file, lines, read_text
+from headstart.text.visible import is_whole
 
 LONGEST_FIELD = 10_000_000  # characters; the csv module stops at 131,072 unless told
 LONGEST_NUMBER = 4000  # digits; Python refuses longer ones with an error of its own
@@ -190,7 +191,7 @@ def _as_text(where: str, name: str, value: Any, reading: Reading) -> str:
     if not isinstance(value, (str, int, float)):
         raise DataError(f"{where}: '{name}' holds a {type(value).__name__}, not text.", "DATA_COLUMNS")
     text = reading.stripped(str(value), f"{where}, {name}")
-    if any("\ud800" <= c <= "\udfff" for c in text):
+    if not is_whole(text):
         raise DataError(f"{where}: '{name}' holds half a character (a lone surrogate).", "DATA_ENCODING")
     if "\x00" in text:
         raise DataError(f"{where}: '{name}' holds a NUL character. --strip-nul leaves it out.", "DATA_BINARY")

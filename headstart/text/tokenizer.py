@@ -23,6 +23,7 @@ from tokenizers import decoders
 from headstart.config import TokenizerConfig
 from headstart.errors import DataError, ModelError
 from headstart.text.sentencepiece import load_sentencepiece
+from headstart.text.visible import is_whole
 from headstart.text.vocabulary import KINDS, learn, pieces
 
 # The names under which tokenizers made elsewhere keep the same five roles, most specific first.
@@ -138,7 +139,7 @@ class Tokenizer:
                         ids.extend(after)
                         starts.append(len(ids))
         except TypeError:  # how the library refuses half a character, such as a byte of an argument that is not UTF-8
-            if not any("\ud800" <= c <= "\udfff" for text in texts for c in text):
+            if all(map(is_whole, texts)):
                 raise
             raise DataError("A text holds bytes that are no characters. Is it UTF-8?", "DATA_ENCODING") from None
         return TokenRows(np.asarray(ids), np.asarray(starts))

@@ -24,6 +24,19 @@ def _hidden(c: str) -> bool:
     return c in _NEVER or (unicodedata.category(c) in ("Cc", "Cf", "Cs") and c not in _JOINERS and c not in "\n\t")
 
 
+def is_whole(text: str) -> bool:
+    """Whether it can be written as UTF-8: no half characters, which is what other bytes in a name become.
+
+    >>> is_whole("a\\udce9b")
+    False
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def all_shown(value: Any) -> Any:
     """Plain data with every text in it shown, keys too.
 
