@@ -104,6 +104,21 @@ def test_what_had_to_be_changed_in_a_file_is_told_and_kept(command, runs, tmp_pa
         assert kept["reading"] == {"replaced": 3, "nuls_removed": 2}
 
 
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["predict", "{clf}", "--file", "small-corpus"], 0),
+        (["evaluate", "{lm}", "small-corpus"], 0),
+        (["evaluate", "{clf}", "verbal-arithmetic"], 3),  # it is found; its labels are others
+    ],
+)
+def test_a_data_set_is_known_by_its_name_to_whoever_uses_a_run(command, code, runs, tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADSTART_CACHE", str(tmp_path))
+    done = CliRunner().invoke(app, [_placed(argument, _make({}, tmp_path, runs)) for argument in command])
+    assert done.exit_code == code, done.stderr
+    assert code == 0 or "labels that this model does not know" in done.stderr
+
+
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_run_directory_in_use_is_busy(resume, tmp_path):
     corpus = _corpus(tmp_path)

@@ -19,12 +19,17 @@ from pathlib import Path
 from platformdirs import user_cache_dir
 
 from headstart.errors import DataError, NetworkError, did_you_mean
+from headstart.text.hub import get_dataset
 from headstart.text.pack_contents import PACKS, Pack, Wheel
 
 
 def located(name: str) -> str:
-    """The path that `name` stands for: a path stays what it is, the name of a pack becomes the pack's path."""
-    return str(get_pack(name)) if name in PACKS and not os.path.exists(name) else name
+    """The path that `name` stands for: a path stays what it is, a pack or a data set of the hub becomes its path."""
+    if os.path.exists(name):
+        return name
+    if name.startswith("hf:"):
+        return str(get_dataset(name, cache_folder() / "hub"))
+    return str(get_pack(name)) if name in PACKS else name
 
 
 def get_pack(name: str) -> Path:
@@ -51,8 +56,11 @@ def pack_folder(name: str) -> Path:
     """Where the pack is kept; another release of a package, or another way of making, is another folder."""
     pack: Pack = PACKS[name]
     key = hashlib.sha256("".join([*(w.sha256 for w in pack.wheels), str(pack.edition)]).encode()).hexdigest()
-    root = Path(os.environ.get("HEADSTART_CACHE") or user_cache_dir("headstart"))
-    return root / "packs" / f"{name}-{key[:12]}"
+    return cache_folder() / "packs" / f"{name}-{key[:12]}"
+
+
+def cache_folder() -> Path:
+    return Path(os.environ.get("HEADSTART_CACHE") or user_cache_dir("headstart"))
 
 
 def _download(wheel: Wheel, folder: Path) -> Path:

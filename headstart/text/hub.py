@@ -1,0 +1,42 @@
+"""Data sets of the Hugging Face hub by name, through Hugging Face's own library, kept as Parquet files."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from headstart.errors import DataError, NetworkError, UserError
+
+_NAME = re.compile(r"hf:((?:\w[\w.-]*/)?\w[\w.-]*)(?::([\w.-]*))?(?::([\w.-]+))?")
+
+
+def get_dataset(name: str, folder: Path) -> Path:
+    """The rows of `hf:NAME[:CONFIG[:SPLIT]]` in `folder`, fetched the first time; SPLIT is train if not given."""
+    parts = _NAME.fullmatch(name)
+    if not parts:
+        raise DataError(f"'{name}' is not hf:NAME, hf:NAME:CONFIG or hf:NAME:CONFIG:SPLIT.", "DATA_PACK")
+    repository, config, split = parts[1], parts[2] or None, parts[3] or "train"
+    path = folder / f"{repository.replace('/', '--')}-{config or 'default'}-{split}.parquet"
+    if path.exists():
+        return path
+    try:
+        from datasets import exceptions, load_dataset
+    except ImportError:
+        raise UserError(f"{name} needs the library datasets: pip install 'headstart[datasets]'.", "EXTRA") from None
+    try:
+        rows = load_dataset(repository, config, split=split)
+    except OSError as error:  # no network, no such data set, or one that needs a token
+        raise NetworkError(f"{name} could not be downloaded: {_first_line(error)}") from None
+    except (ValueError, exceptions.DatasetsError) as error:  # no such config or split, or files it cannot read
+        raise DataError(f"{name}: {_first_line(error)}", "DATA_PACK") from None
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as draft:
+        rows.to_parquet(f"{draft}/{path.name}")
+        os.replace(f"{draft}/{path.name}", path)  # atomic: a reader sees all of it or none
+    return path
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
