@@ -248,6 +248,7 @@ class FinetuneConfig(Frozen):
     features: str | None = None  # folder where what a frozen base makes of the rows is kept between runs
     predictions: Literal["texts", "labels", "none"] = "texts"  # kept of the test rows; none: they are not opened
     check: bool = True  # look for copies among the rows; a study looks once for all its runs
+    strict_leakage: bool = False  # refuse test rows that also stand among the rows learned from
     data: LabelledConfig
     tokenizer: TokenizerConfig = TokenizerConfig()  # used only when base is a preset
     model: TransformerConfig = Field(default_factory=lambda: TransformerConfig.model_validate({}))
@@ -259,6 +260,12 @@ class FinetuneConfig(Frozen):
         if not re.fullmatch(r"full|head|last:[1-9]\d*", scope):
             raise ValueError("what is trained is full, head or last:K, K being 1 or more")
         return scope
+
+    @model_validator(mode="after")
+    def leaks_are_looked_for(self) -> Self:
+        if self.strict_leakage and not self.check:
+            raise ValueError("strict_leakage needs check = true, which looks for the rows that it refuses")
+        return self
 
     @model_validator(mode="before")
     @classmethod

@@ -119,6 +119,33 @@ def test_a_data_set_is_known_by_its_name_to_whoever_uses_a_run(command, code, ru
     assert code == 0 or "labels that this model does not know" in done.stderr
 
 
+def test_a_score_is_shown_with_and_without_the_rows_that_were_learned_from(runs, tmp_path, monkeypatch):
+    """D19"""
+    monkeypatch.chdir(tmp_path)
+    rows = _reviews(tmp_path).read_text("utf-8").splitlines()
+    Path("test.csv").write_text("\n".join([*rows[:4], "another thing altogether,pos", "and one more of those,neg"]))
+    words = ["finetune", "reviews.csv", "--base", str(runs["lm"]), "--test", "test.csv", "--out", "run", *SHORT]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.stderr
+    assert re.search(r"! 3 of the 5 test rows also .*\n  without them \d.* 2 rows\)", done.stdout)
+    test = json.loads(Path("run/result.json").read_text("utf-8"))["test"]
+    assert (test["rows"], test["without_overlap"]["rows"]) == (5, 2)
+    predictions = [json.loads(line) for line in Path("run/predictions.jsonl").read_text("utf-8").splitlines()]
+    clean = [p["label"] == p["prediction"] for p in predictions[3:]]
+    assert test["without_overlap"]["accuracy"] == sum(clean) / 2
+
+
+def test_scores_of_a_class_without_rows_are_undefined(runs, tmp_path):
+    """D18"""
+    (tmp_path / "a.csv").write_text("text,label\nfilm one was good,pos\n")
+    words = ["evaluate", str(runs["clf"]), str(tmp_path / "a.csv")]
+    table = CliRunner().invoke(app, words).stdout
+    assert re.search(r"^neg .* undefined ", table, flags=re.MULTILINE)
+    classes = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)["classes"]
+    assert classes["neg"]["recall"] is None
+    assert classes["pos"]["recall"] in (0.0, 1.0)
+
+
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_run_directory_in_use_is_busy(resume, tmp_path):
     corpus = _corpus(tmp_path)

@@ -67,6 +67,9 @@ StripNul = Annotated[bool, Option("--strip-nul", help="Leave NUL characters out,
 LongestLine = Annotated[
     int | None, Option("--max-line-bytes", help="Refuse a file with a longer line. [default: any length]")
 ]
+StrictLeakage = Annotated[
+    bool, Option("--strict-leakage", help="Refuse test rows that also stand among the rows learned from.")
+]
 TextColumn = Annotated[
     str | None, Option("--text-column", help="Column that holds the text. [default: found by its name]")
 ]

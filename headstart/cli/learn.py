@@ -26,6 +26,7 @@ from headstart.cli.app import (
     Seed,
     Set,
     Size,
+    StrictLeakage,
     StripNul,
     TextColumn,
     Threads,
@@ -154,6 +155,7 @@ def finetune(
     class_weights: Annotated[
         bool, Option("--class-weights", help="Rare classes count as much as common ones.")
     ] = False,
+    strict_leakage: StrictLeakage = False,
     size: Size = None,
     context: Context = None,
     tokenizer: Tokenizer = None,
@@ -186,6 +188,7 @@ def finetune(
         "pool": pool,
         "epochs": epochs,
         "class_weights": class_weights or None,
+        "strict_leakage": strict_leakage or None,
         "data.train": placed(data) if data else None,
         "data.valid": placed(valid) if valid else None,
         "data.test": placed(test) if test else None,
@@ -242,8 +245,11 @@ def finetune(
     told = ", ".join(f"{name} {common[name]:.4f}" for name in ("valid", "test") if name in common)
     show(f"always saying '{common['label']}': {told}")
     if result["overlapping_test_rows"]:
-        rows = result["test"]["rows"]
-        show(f"! {result['overlapping_test_rows']} of the {rows} test rows also stand among the rows learned from")
+        rest = result["test"]["without_overlap"]
+        show(
+            f"! {result['overlapping_test_rows']} of the {result['test']['rows']} test rows also stand among the rows learned from"
+        )
+        show("  " + (accuracy_line("without them", rest) if rest else "without them, there are none"))
     show(f"learning curves: {Path(out) / 'curves.png'}")
 
 

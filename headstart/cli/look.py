@@ -25,7 +25,7 @@ from headstart.cli.app import (
     reading_settings,
 )
 from headstart.cli.settings import nested_settings
-from headstart.cli.terminal import accuracy_line, guarded, piece, show, show_json, show_notes, show_table
+from headstart.cli.terminal import accuracy_line, guarded, piece, share, show, show_json, show_notes, show_table
 
 
 @app.command()
@@ -169,8 +169,11 @@ def evaluate(
         return
     show(accuracy_line("accuracy", scores) + f", macro-F1 {scores['macro_f1']:.4f}")
     show()
-    labels, counts = scores["labels"], scores["confusion"]
-    show_table(["true \\ said", *labels], [[label, *map(str, row)] for label, row in zip(labels, counts, strict=True)])
+    rows = [
+        [label, *map(str, counts), *(share(scores["classes"][label][name]) for name in ("precision", "recall", "f1"))]
+        for label, counts in zip(scores["labels"], scores["confusion"], strict=True)
+    ]
+    show_table(["true \\ said", *scores["labels"], "precision", "recall", "F1"], rows)
 
 
 @app.command()

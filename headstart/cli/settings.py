@@ -17,6 +17,7 @@ FLAGS = {
     "pool": "--pool",
     "epochs": "--epochs",
     "class_weights": "--class-weights",
+    "strict_leakage": "--strict-leakage",
     "data.paths": "CORPUS",
     "data.unit": "--unit",
     "data.train": "DATA",

@@ -20,6 +20,7 @@ from headstart.cli.app import (
     Quiet,
     Set,
     Size,
+    StrictLeakage,
     TextColumn,
     Vocab,
     app,
@@ -89,9 +90,7 @@ def compare(
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
     encoding: Encoding = None,
-    strict_leakage: Annotated[
-        bool, Option("--strict-leakage", help="Refuse test rows that also stand among the rows learned from.")
-    ] = False,
+    strict_leakage: StrictLeakage = False,
     jobs: Annotated[int, Option(min=1, help="Runs at once.")] = 1,
     yes: Annotated[bool, Option("--yes", help="Start even if it will take more than half an hour.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Only say how long it would take.")] = False,

@@ -111,6 +111,11 @@ def accuracy_line(name: str, scores: dict[str, Any]) -> str:
     return f"{name} {scores['accuracy']:.4f} (95 % interval {low:.4f} to {high:.4f}, {scores['rows']} rows)"
 
 
+def share(value: float | None) -> str:
+    """A score, or that there is none: of a class without rows, no part can be right."""
+    return "undefined" if value is None else f"{value:.4f}"
+
+
 def piece(token: str) -> str:
     return token.replace("\n", "\\n").strip(" ") or "␣"
 

@@ -35,6 +35,7 @@ from headstart.study.baselines import BASELINES
 from headstart.study.plan import BaseRun, Cell, StudyConfig, arms_of, cells, finetuning, named_bases, trials
 from headstart.tasks.metrics import class_scores
 from headstart.text.files import file_facts
+from headstart.text.hygiene import refuse_leaks
 from headstart.text.read import text_files
 from headstart.text.split import SELECTED_FROM, Labelled, draw, split_labelled
 from headstart.train.disk import write_file
@@ -105,13 +106,8 @@ def _begin(out: Path, cfg: StudyConfig, data: Labelled, watch: Watch) -> dict[st
         return state
     watch.note("Looking for copies, contradictions and imbalance among the rows ...")
     facts = data.facts()
-    overlap = len(facts["hygiene"]["overlapping_rows"]["test"])
-    if overlap and cfg.strict_leakage:
-        raise DataError(
-            f"{overlap} of the {len(data.test)} test rows also stand among the rows learned from; --strict-leakage "
-            "refuses them. Remove them, or leave it out to see the scores with and without them.",
-            "DATA_LEAK",
-        )
+    if cfg.strict_leakage:
+        refuse_leaks(facts["hygiene"])
     if not data.test:
         raise DataError("There are no test rows to compare on. Give --test, or a test_fraction above 0.", "DATA_SMALL")
     for warning in facts["hygiene"]["warnings"]:

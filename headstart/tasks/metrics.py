@@ -42,6 +42,31 @@ def class_scores(target: Sequence[int], predicted: Sequence[int], classes: int) 
     }
 
 
+def scores_by_class(target: Sequence[int], predicted: Sequence[int], classes: int) -> list[dict[str, Any]]:
+    """Rows, precision, recall and F1 of each class; None where there is nothing to divide by.
+
+    >>> scores_by_class([0, 0], [0, 1], 3)[1:]
+    [{'rows': 0, 'precision': 0.0, 'recall': None, 'f1': 0.0}, {'rows': 0, 'precision': None, 'recall': None, 'f1': None}]
+    """
+    counts = np.array(confusion(target, predicted, classes))
+
+    def share(right: int, of: int) -> float | None:
+        return right / of if of else None
+
+    return [
+        {
+            "rows": actual,
+            "precision": share(right, said),
+            "recall": share(right, actual),
+            "f1": share(2 * right, either),
+        }
+        for right, actual, said in zip(
+            *(a.tolist() for a in (np.diag(counts), counts.sum(1), counts.sum(0))), strict=True
+        )
+        for either in [actual + said]
+    ]
+
+
 def macro_f1(counts: NDArray[Any]) -> Any:
     """The mean F1 of the classes that occur, from a confusion table; smooth in its counts, which may be complex."""
     either = counts.sum(0) + counts.sum(1)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headstart.errors import DataError
 from headstart.text.read import Example
 from headstart.text.tokenizer import Tokenizer
 
@@ -46,6 +47,17 @@ def check(splits: Splits) -> dict[str, Any]:
     }
     report["warnings"] = _warnings(report, splits)
     return report
+
+
+def refuse_leaks(report: dict[str, Any]) -> None:
+    """For whoever would rather have no score than one on rows that were learned from."""
+    leaked, rows = len(report["overlapping_rows"]["test"]), report["splits"]["test"]["rows"]
+    if leaked:
+        raise DataError(
+            f"{leaked} of the {rows} test rows also stand among the rows learned from; --strict-leakage refuses them. "
+            "Remove them, or leave it out to see the scores with and without them.",
+            "DATA_LEAK",
+        )
 
 
 def token_facts(examples: Sequence[Example], tokenizer: Tokenizer, context: int | None) -> dict[str, Any]:
@@ -161,11 +173,9 @@ def _conflicts(rows: Sequence[tuple[str, Example]], texts: Sequence[str]) -> dic
     labels: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for (_, example), text in zip(rows, texts, strict=True):
         labels[text][example.label] += 1
-    clashing = {text: dict(counts) for text, counts in labels.items() if len(counts) > 1}
-    return {
-        "texts": len(clashing),
-        "examples": [{"text": t[:200], "labels": c} for t, c in list(clashing.items())[:SHOWN]],
-    }
+    clashing = [(text, counts) for text, counts in labels.items() if len(counts) > 1]
+    clashing.sort(key=lambda clash: -clash[1].total())  # the worst first
+    return {"texts": len(clashing), "examples": [{"text": t[:200], "labels": dict(c)} for t, c in clashing[:SHOWN]]}
 
 
 def _describe(examples: Sequence[Example]) -> dict[str, Any]:
@@ -207,9 +217,10 @@ def _warnings(report: dict[str, Any], splits: Splits) -> list[str]:
     labels = sorted({label for part in report["splits"].values() for label in part["labels"]})
     alike: defaultdict[str, list[str]] = defaultdict(list)
     for label in labels:
-        alike[normal(label)].append(label)
+        alike[_meant(label)].append(label)
     told += [
-        f"The labels {' and '.join(map(repr, names))} differ only by case or space; they are kept apart."
+        f"The labels {' and '.join(map(repr, names))} differ only by case, space or the way a number is written; they "
+        "are kept apart."
         for names in alike.values()
         if len(names) > 1
     ]
@@ -219,4 +230,17 @@ def _warnings(report: dict[str, Any], splits: Splits) -> list[str]:
         for label, count in (first["labels"] if first else {}).items()
         if count == 1 and len(labels) > 1
     ]
+    for name in list(splits)[1:]:
+        missing = [label for label in labels if label not in report["splits"][name]["labels"]]
+        if missing and splits[name]:
+            few = f"{', '.join(map(repr, missing[:5]))}{' and others' if len(missing) > 5 else ''}"
+            told.append(f"There are no {name} rows of {few}: how well a model knows them cannot be told.")
     return told
+
+
+def _meant(label: str) -> str:
+    """What two ways of writing one label have in common."""
+    try:
+        return str(float(label))
+    except ValueError:
+        return normal(label)

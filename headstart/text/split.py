@@ -21,6 +21,7 @@ from headstart.text.read import Example, read_corpus, read_labelled
 T = TypeVar("T")
 MOST_NUMBERS = 50  # different numeric labels that may still be classes
 SELECTED_FROM = 200  # labels; of fewer, none are set aside for validation, and nothing is selected on them
+MOST_SHOWN = 20  # labels in a message
 FEW_DOCUMENTS = 20  # below this many, the end of each document is held out instead of whole documents
 
 
@@ -102,10 +103,16 @@ def split_labelled(cfg: LabelledConfig) -> Labelled:
     if len(labels) < 2:
         only = f"only the label '{labels[0]}'" if labels else "no rows"
         raise DataError(f"{cfg.train}: {only} to train on; a classifier needs two or more.", "DATA_ONE_CLASS")
-    for name, rows in (("validation", valid), ("test", test)):
+    for name, given, rows in (("validation", cfg.valid, valid), ("test", cfg.test, test)):
         strange = sorted({e.label for e in rows} - set(labels))
+        shown = ", ".join(map(repr, strange[:MOST_SHOWN])) + (", ..." if len(strange) > MOST_SHOWN else "")
+        if strange and not given:
+            raise DataError(
+                f"{cfg.train}: all rows of {shown} were held out for {name}, and none is left to learn from. "
+                "Give more of them, or hold out less.",
+                "DATA_SMALL",
+            )
         if strange:
-            shown = ", ".join(f"'{label}'" for label in strange[:5])
             raise DataError(
                 f"The {name} rows have labels that the training rows do not: {shown}."
                 f"{did_you_mean(strange[0], labels)} The training labels are {', '.join(labels[:10])}.",

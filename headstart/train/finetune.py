@@ -6,7 +6,7 @@ Pretrained, scratch and frozen differ in one line each, and in nothing else.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from headstart.tasks.classify import ClassBatch, Classify, ClassifyText, class_w
 from headstart.tasks.metrics import class_scores
 from headstart.text.batch import Batches
 from headstart.text.files import file_facts
+from headstart.text.hygiene import refuse_leaks
 from headstart.text.read import text_files
 from headstart.text.split import Labelled, draw, split_labelled
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
@@ -98,6 +99,7 @@ def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: 
         run.write_config(cfg)
         receipt = _open_receipt(run, job)
         facts = _tell_facts(run, job, watch)
+        overlap = facts["hygiene"]["overlapping_rows"]["test"] if cfg.check else []
 
         progress = train(model, job.task, job.batches, job.measured, cfg.train, run, watch)
 
@@ -107,9 +109,9 @@ def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: 
             "steps": progress.step,
             "best_step": progress.best_step,
             "valid": progress.best,
-            "test": _open_test_rows(run, job) if data.test and cfg.predictions != "none" else None,
+            "test": _open_test_rows(run, job, overlap) if data.test and cfg.predictions != "none" else None,
             "commonest": _commonest(data),
-            "overlapping_test_rows": len(facts["hygiene"]["overlapping_rows"]["test"]) if cfg.check else None,
+            "overlapping_test_rows": len(overlap) if cfg.check else None,
             "parameters": sum(p.numel() for p in model.parameters()),
             "trained_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
             "tokens": progress.tokens,
@@ -167,6 +169,8 @@ def _commonest(data: Labelled) -> dict[str, Any]:
 def _tell_facts(run: Run, job: Finetuning, watch: Watch) -> dict[str, Any]:
     data, cut = job.data, {"train": job.text.cut, "valid": job.valid.cut, "test": job.test.cut}
     facts = data.facts(job.cfg.check)
+    if job.cfg.strict_leakage:
+        refuse_leaks(facts["hygiene"])
     run.add_data_facts({**facts, "truncated": cut, "tokenizer_sha256": job.tokenizer.sha256})
     counts = ", ".join(f"{label} {count}" for label, count in list(facts["labels"]["train"].items())[:10])
     watch.note(
@@ -208,8 +212,8 @@ def _close_receipt(run: Run, receipt: dict[str, Any], model: Model) -> None:
     run.write_json("receipt.json", {**receipt, "base_sha256_after": fingerprint(base), "frozen_moved": moved})
 
 
-def _open_test_rows(run: Run, job: Finetuning) -> dict[str, Any]:
-    """Predict the test rows, once, with the kept weights."""
+def _open_test_rows(run: Run, job: Finetuning, overlap: Collection[int]) -> dict[str, Any]:
+    """Predict the test rows, once, with the kept weights; scores with and without those that were learned from."""
     data, text = job.data, job.test
     scores = text.probabilities(job.model, job.cfg.train.device)
     predicted = most_probable(scores)
@@ -226,7 +230,9 @@ def _open_test_rows(run: Run, job: Finetuning) -> dict[str, Any]:
             for i, (example, guess, row) in enumerate(zip(data.test, predicted, scores, strict=True))
         ],
     )
-    return class_scores(text.targets, predicted, len(data.labels))
+    classes, clean = len(data.labels), sorted(set(range(len(predicted))) - set(overlap))
+    rest = class_scores([text.targets[i] for i in clean], [predicted[i] for i in clean], classes) if clean else None
+    return {**class_scores(text.targets, predicted, classes), "without_overlap": rest if overlap else None}
 
 
 def _card(cfg: FinetuneConfig, result: dict[str, Any], data: Labelled) -> str:

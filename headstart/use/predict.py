@@ -8,7 +8,7 @@ from typing import Any
 
 from headstart.errors import DataError, ModelError
 from headstart.tasks.classify import class_rows, most_probable, probabilities
-from headstart.tasks.metrics import class_scores, confusion
+from headstart.tasks.metrics import class_scores, confusion, scores_by_class
 from headstart.text.files import PLAIN, Reading
 from headstart.text.read import read_labelled
 from headstart.train.model_dir import Saved, read_model
@@ -54,7 +54,7 @@ class Classifier:
         strange = sorted({e.label for e in examples} - set(self.labels))
         if strange:
             raise DataError(
-                f"{data} has labels that this model does not know: {', '.join(strange[:5])}. It knows "
+                f"{data} has labels that this model does not know: {', '.join(map(repr, strange[:20]))}. It knows "
                 f"{', '.join(self.labels)}.",
                 "DATA_LABEL",
             )
@@ -65,4 +65,5 @@ class Classifier:
             **class_scores(target, predicted, len(self.labels)),
             "labels": list(self.labels),
             "confusion": confusion(target, predicted, len(self.labels)),
+            "classes": dict(zip(self.labels, scores_by_class(target, predicted, len(self.labels)), strict=True)),
         }

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headstart.config import TokenizerConfig
-from headstart.text.hygiene import NEAR, _contained, _near, check, token_facts
+from headstart.errors import DataError
+from headstart.text.hygiene import NEAR, _contained, _near, check, refuse_leaks, token_facts
 from headstart.text.read import Example
 from headstart.text.tokenizer import Tokenizer
 
@@ -30,6 +31,17 @@ def test_every_planted_copy_is_found(planted):
     assert found["exact"]["leaked"] == {"test": planted}
     assert found["overlapping_rows"]["test"] == list(range(planted))
     assert bool(found["warnings"]) == bool(planted)
+
+
+def test_any_number_of_planted_copies_is_counted_exactly():
+    """D19"""
+    train, test = rows(101, 1, words=6), rows(101, 2, words=6)
+    for planted in range(101):
+        copies = [Example(f"  {e.text.upper()} ", e.label) for e in train[:planted]]
+        found = check({"train": train, "test": copies + test[planted:]})
+        assert found["exact"]["leaked"] == {"test": planted}
+        assert len(found["overlapping_rows"]["test"]) == planted
+    assert check({"train": train + copies})["exact"]["within"] == {"train": 100}
 
 
 def test_a_row_inside_another_is_found_either_way():
@@ -91,10 +103,44 @@ def test_the_same_text_under_two_labels_is_a_conflict():
     assert found["conflicts"]["examples"][0]["labels"] == {"good": 1, "bad": 1}
 
 
-def test_labels_that_differ_only_by_case_or_space_are_pointed_out_and_kept_apart():
-    found = check({"train": [Example("x", "pos"), Example("y", "Pos "), Example("z", "neg"), Example("w", "neg")]})
-    assert any("'Pos ' and 'pos'" in warning for warning in found["warnings"])
+def test_the_worst_conflicts_are_shown_and_all_are_counted():
+    """D20"""
+    clashing = [Example(f"text {i}", label) for i in range(30) for label in "ab" for _ in range(i + 1)]
+    found = check({"train": clashing})["conflicts"]
+    assert found["texts"] == 30
+    assert [clash["text"] for clash in found["examples"]] == [f"text {i}" for i in range(29, 9, -1)]
+    assert found["examples"][0]["labels"] == {"a": 30, "b": 30}
+
+
+@pytest.mark.parametrize(("one", "other"), [("pos", "Pos "), ("1", "1.0"), ("0.50", ".5"), ("é", "e\u0301")])
+def test_labels_that_may_be_meant_as_one_are_pointed_out_and_kept_apart(one, other):
+    """D16"""
+    found = check({"train": [Example("x", one), Example("y", other), Example("z", "neg"), Example("w", "neg")]})
+    assert any(repr(one) in w and repr(other) in w and "kept apart" in w for w in found["warnings"])
     assert len(found["splits"]["train"]["labels"]) == 3
+
+
+@pytest.mark.parametrize(("one", "other"), [("1", "2"), ("pos", "neg"), ("10", "1e2"), ("nan", "n")])
+def test_labels_that_differ_are_not_pointed_out(one, other):
+    assert not any("kept apart" in w for w in check({"train": [Example("x", one), Example("y", other)]})["warnings"])
+
+
+def test_a_class_without_rows_in_a_part_is_told():
+    """D18"""
+    train = [Example(f"row {label} {i}", label) for label in "abcdefgh" for i in range(2)]
+    found = check({"train": train, "valid": [], "test": [Example("another", "a")]})
+    told = [warning for warning in found["warnings"] if "cannot be told" in warning]
+    assert told == [
+        "There are no test rows of 'b', 'c', 'd', 'e', 'f' and others: how well a model knows them cannot be told."
+    ]
+
+
+def test_leaks_are_refused_only_where_there_are_some():
+    train, test = rows(5, 1), rows(5, 2)
+    refuse_leaks(check({"train": train, "test": test}))
+    with pytest.raises(DataError, match="2 of the 5 test rows also stand among the rows learned from") as caught:
+        refuse_leaks(check({"train": train, "test": train[:2] + test[2:]}))
+    assert caught.value.code == "DATA_LEAK"
 
 
 def test_token_facts_count_what_a_context_would_cut():

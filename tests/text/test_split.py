@@ -121,6 +121,22 @@ def test_rows_that_cannot_be_learned_from_are_refused(tmp_path, files, code):
     assert caught.value.code == code
 
 
+def test_unknown_labels_are_listed(tmp_path):
+    """D17"""
+    strange = [(f"text {i}", f"l{i:02}") for i in range(25)]
+    with pytest.raises(DataError, match=r"do not: 'l00', 'l01', .*'l19', \.\.\.\.") as caught:
+        split_labelled(labelled(tmp_path, train=many({"x": 9, "y": 9}), test=strange))
+    assert "l20" not in str(caught.value)
+
+
+def test_a_class_that_a_made_split_would_take_away_is_not_blamed_on_the_test_rows(tmp_path):
+    """D18: too much is held out of a class with one row."""
+    cfg = labelled(tmp_path, train=many({"x": 20, "y": 20, "z": 1})).model_copy(update={"test_fraction": 0.6})
+    with pytest.raises(DataError, match="all rows of 'z' were held out for test") as caught:
+        split_labelled(cfg)
+    assert caught.value.code == "DATA_SMALL"
+
+
 def corpus(tmp_path: Path, text: str, **settings) -> CorpusConfig:
     (tmp_path / "a.txt").write_text(text, "utf-8")
     return CorpusConfig(paths=(str(tmp_path / "a.txt"),), **settings)
