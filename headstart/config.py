@@ -1,4 +1,4 @@
-"""Every knob on one page: frozen models, TOML in and out, `--set a.b=c`. No torch here.
+"""Every knob on one page. No torch here.
 
 A run's settings are a PretrainConfig or a FinetuneConfig. What a user leaves out takes the default written
 here; what depends on the data (vocabulary, steps of an epoch) is filled in when the job starts, and the
@@ -8,16 +8,14 @@ whole is written to config.toml of the run.
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import Annotated, Any, Literal, Self, TypeVar, Union
+from typing import Annotated, Any, Literal, Self, Union
 
-import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from headstart.errors import ConfigError, did_you_mean, shortened
+from headstart.errors import ConfigError
+from headstart.schema import Frozen, explain, read_toml
 
 Preset = Literal["classic", "gpt", "bert"]
 Size = Literal["nano", "micro", "mini", "small", "medium"]
@@ -50,20 +48,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 CLASSIC_SIZE = {"layers": 4, "heads": 2, "width": 200, "ff": 200, "context": 256}
-
-
-class Frozen(BaseModel):
-    """Settings that are what they say: "no" is not False, and True is not 1."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def lists_become_tuples(cls, given: Any) -> Any:
-        """TOML and JSON have lists only."""
-        if not isinstance(given, Mapping):
-            return given
-        return {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
 
 
 class TransformerConfig(Frozen):
@@ -291,29 +275,6 @@ class FinetuneConfig(Frozen):
 
 RunConfig = Annotated[Union[PretrainConfig, FinetuneConfig], Field(discriminator="job")]
 _RUN_CONFIG: TypeAdapter[PretrainConfig | FinetuneConfig] = TypeAdapter(RunConfig)
-C = TypeVar("C", bound=Frozen)
-
-
-def parse(
-    kind: type[C],
-    settings: Mapping[str, Any],
-    source: str = "the settings",
-    flags: Mapping[str, str] = MappingProxyType({}),
-) -> C:
-    """`settings` as a checked `kind`; every contradiction and unknown key is named at once, beside its flag."""
-    try:
-        return kind.model_validate(settings)
-    except ValidationError as error:
-        raise ConfigError(_explain(error, kind, source, flags)) from None
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text("utf-8-sig"))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read ({error.strerror}).") from None
-    except (ValueError, RecursionError) as error:  # also how tomllib refuses too many digits or brackets
-        raise ConfigError(f"{path} is not valid TOML: {error}.") from None
 
 
 def load_run_config(path: Path) -> PretrainConfig | FinetuneConfig:
@@ -325,82 +286,4 @@ def parse_run_config(settings: Any, source: str) -> PretrainConfig | FinetuneCon
     try:
         return _RUN_CONFIG.validate_python(settings)
     except ValidationError as error:
-        raise ConfigError(_explain(error, None, source, {})) from None
-
-
-def to_toml(config: Frozen) -> str:
-    return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
-
-
-def with_override(settings: dict[str, Any], assignment: str) -> dict[str, Any]:
-    """`settings` with one `a.b=c` applied; the value is read as TOML, or as plain text.
-
-    >>> with_override({"train": {"lr": 0.1}}, "train.steps=20")
-    {'train': {'lr': 0.1, 'steps': 20}}
-    """
-    key, separator, text = assignment.partition("=")
-    names = key.strip().split(".")
-    if not separator or not all(names):
-        raise ConfigError(f"--set takes name=value, such as train.lr=0.001, not '{assignment}'.")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):  # also how tomllib refuses too many digits or brackets
-        value = text
-    for name in reversed(names):
-        value = {name: value}
-    return merge(settings, value)
-
-
-def merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """`first` with `second` laid over it, table by table."""
-    merged = dict(first)
-    for key, value in second.items():
-        old = merged.get(key)
-        merged[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
-    return merged
-
-
-def differences(config: Frozen, settings: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The given settings that are not those of `config`, as `train.lr: 0.001, not 0.01`."""
-    found = []
-    for key, asked in settings.items():
-        name, stored = f"{prefix}{key}", getattr(config, key, None)
-        if isinstance(asked, Mapping) and isinstance(stored, Frozen):
-            found += differences(stored, asked, f"{name}.")
-        elif (tuple(asked) if isinstance(asked, list) else asked) != stored:
-            found.append(f"{name}: {stored}, not {asked}")
-    return found
-
-
-def _explain(error: ValidationError, kind: type[Frozen] | None, source: str, flags: Mapping[str, str]) -> str:
-    problems = []
-    for problem in error.errors():
-        where = [str(part) for part in problem["loc"]]
-        if kind is None and where[:1] in (["pretrain"], ["finetune"]):  # which job it is, and not a table
-            where = where[1:]
-        if problem["type"] == "extra_forbidden":
-            hint = did_you_mean(where[-1], _names_beside(kind, where[:-1])) or _elsewhere(where[-1])
-            table = f" in [{'.'.join(where[:-1])}]" if where[:-1] else ""
-            problems.append(f"unknown setting '{where[-1]}'{table}.{hint}")
-        else:
-            message = problem["msg"].removeprefix("Value error, ")
-            value = problem["input"]
-            shown = f" (got {shortened(value)})" if isinstance(value, (str, int, float)) else ""
-            name = ".".join(where) or "together"
-            problems.append(f"{name}{f' ({flags[name]})' if name in flags else ''}: {message}{shown}.")
-    return f"{source}: " + " ".join(problems)
-
-
-def _elsewhere(name: str) -> str:
-    """The full name of a setting that stands in another table."""
-    tables: dict[str, type[Frozen]] = {"train": TrainConfig, "model": TransformerConfig, "tokenizer": TokenizerConfig}
-    found = next((f"{table}.{name}" for table, kind in tables.items() if name in kind.model_fields), None)
-    return f" Did you mean '{found}'?" if found else ""
-
-
-def _names_beside(kind: type[Frozen] | None, where: Iterable[str]) -> list[str]:
-    kinds: list[type[Frozen]] = [kind] if kind else [PretrainConfig, FinetuneConfig]
-    for name in where:
-        fields = [k.model_fields[name].annotation for k in kinds if name in k.model_fields]
-        kinds = [field for field in fields if isinstance(field, type) and issubclass(field, Frozen)]
-    return [name for k in kinds for name in k.model_fields]
+        raise ConfigError(explain(error, [PretrainConfig, FinetuneConfig], source, tag="job")) from None

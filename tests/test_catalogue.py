@@ -18,7 +18,8 @@ import typer.testing
 from typer.testing import CliRunner, Result
 
 from headstart.cli import app
-from headstart.config import FinetuneConfig, PretrainConfig, parse
+from headstart.config import FinetuneConfig, PretrainConfig
+from headstart.schema import parse
 from headstart.text.visible import shown
 from headstart.train.run import Run
 

@@ -13,17 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic.fields import FieldInfo
 
-from headstart.config import (
-    FinetuneConfig,
-    Frozen,
-    PretrainConfig,
-    load_run_config,
-    parse,
-    parse_run_config,
-    to_toml,
-    with_override,
-)
+from headstart.config import FinetuneConfig, PretrainConfig, load_run_config, parse_run_config
 from headstart.errors import ConfigError
+from headstart.schema import Frozen, parse, to_toml, with_override
 from headstart.study.plan import StudyConfig
 
 VALID: dict[type[Frozen], dict[str, Any]] = {

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from headstart.cli import app
 from headstart.cli.settings import FLAGS, file_settings, nested_settings, recipe
-from headstart.config import FinetuneConfig, Frozen, PretrainConfig, TransformerConfig, parse, read_toml, to_toml
+from headstart.config import FinetuneConfig, PretrainConfig, TransformerConfig
+from headstart.schema import Frozen, parse, read_toml, to_toml
 from headstart.train.finetune import finetune
 from headstart.train.pretrain import pretrain
 from headstart.train.run import Run

@@ -105,8 +105,8 @@ def job_config(
     needs: dict[str, str],
 ) -> Any:
     """The settings of a job: those given; with --resume, laid over those of the run, which has the last word."""
-    from headstart.config import merge, parse
     from headstart.errors import UserError
+    from headstart.schema import merge, parse
     from headstart.train.run import Run
 
     if resume and file:
@@ -134,7 +134,8 @@ def reading_settings(
 
 def reading_for(settings: dict[str, Any]) -> Reading:
     """How to read, for a verb that has no job to configure."""
-    from headstart.config import ReadConfig, parse
+    from headstart.config import ReadConfig
+    from headstart.schema import parse
     from headstart.text.files import Reading
 
     return Reading(parse(ReadConfig, nested_settings(settings, None).get("data", {})))

@@ -48,7 +48,7 @@ def nested_settings(
     given: dict[str, Any], settings: list[str] | None, from_file: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Tables of settings: those of the file, then `given` by dotted name (None is not given), then each `a.b=c`."""
-    from headstart.config import merge, with_override
+    from headstart.schema import merge, with_override
 
     nested: dict[str, Any] = from_file or {}
     for name, value in given.items():
@@ -84,8 +84,8 @@ def placed_base(base: str) -> str:
 
 def file_settings(kind: Any, file: str) -> dict[str, Any]:
     """The settings of a TOML file. Its paths mean what they would mean on the command line."""
-    from headstart.config import parse, read_toml
     from headstart.errors import ConfigError
+    from headstart.schema import parse, read_toml
 
     settings = read_toml(Path(file))
     job = kind.model_fields["job"].default

@@ -101,8 +101,8 @@ def compare(
     debug: Debug = False,
 ) -> None:
     """Compare scratch, frozen and tuned bases and baselines on DATA. Over seeds and label counts."""
-    from headstart.config import merge, parse, read_toml
     from headstart.errors import UserError
+    from headstart.schema import merge, parse, read_toml
     from headstart.study.plan import StudyConfig
     from headstart.text.packs import located
 

@@ -12,8 +12,8 @@ import io
 from pathlib import Path
 from typing import Any
 
-from headstart.config import parse
 from headstart.models.decode import Sampling
+from headstart.schema import parse
 from headstart.study.plan import StudyConfig
 from headstart.study.study import Study
 from headstart.text.packs import get_pack

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.config import parse, read_toml
 from headstart.errors import ModelError
+from headstart.schema import parse, read_toml
 from headstart.study.plan import BASELINES, Arm, BaseRun, Cell, StudyConfig, arms_of, cells
 from headstart.study.statistics import (
     FEWEST_SEEDS,

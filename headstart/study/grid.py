@@ -29,8 +29,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headstart.config import LabelledConfig, differences, parse, read_toml, to_toml
+from headstart.config import LabelledConfig
 from headstart.errors import ConfigError, DataError, Stopped, UserError
+from headstart.schema import differences, parse, read_toml, to_toml
 from headstart.study.baselines import BASELINES
 from headstart.study.plan import BaseRun, Cell, StudyConfig, arms_of, cells, finetuning, named_bases, trials
 from headstart.tasks.metrics import class_scores

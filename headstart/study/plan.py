@@ -14,7 +14,8 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from headstart.config import FinetuneConfig, Frozen, LabelledConfig, Objective, PretrainConfig, merge, parse
+from headstart.config import FinetuneConfig, LabelledConfig, Objective, PretrainConfig
+from headstart.schema import Frozen, merge, parse
 
 BASELINES = ("majority", "tfidf")  # arms without a transformer, in baselines.py
 ARM = r"majority|tfidf|scratch|frozen|full|last:[1-9]\d*"

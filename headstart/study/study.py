@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headstart.config import parse
 from headstart.errors import DataError
+from headstart.schema import parse
 from headstart.study.figures import main_picture
 from headstart.study.gather import gather
 from headstart.study.plan import StudyConfig

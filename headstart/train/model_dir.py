@@ -17,11 +17,12 @@ from typing import Any, Literal
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from headstart.config import Pool, TransformerConfig, parse
+from headstart.config import Pool, TransformerConfig
 from headstart.errors import ModelError
 from headstart.models.heads import POOLS, ClassHead, LanguageHead, Model
 from headstart.models.layout import counterpart, from_disk, to_disk
 from headstart.models.transformer import Transformer
+from headstart.schema import parse
 from headstart.text.tokenizer import Tokenizer
 from headstart.train.checkpoint import load_weights, weights
 from headstart.train.disk import write_file

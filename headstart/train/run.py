@@ -27,8 +27,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO, TypeVar
 
-from headstart.config import FinetuneConfig, PretrainConfig, differences, load_run_config, parse_run_config, to_toml
+from headstart.config import FinetuneConfig, PretrainConfig, load_run_config, parse_run_config
 from headstart.errors import ConfigError, DataError, ModelError, ResourceError, UserError, did_you_mean
+from headstart.schema import differences, to_toml
 from headstart.train.disk import DRAFT, write_file
 from headstart.train.environment import changes, environment, version, versions
 from headstart.train.lock import lock_folder

@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 
-from headstart.config import CorpusConfig, PretrainConfig, parse
+from headstart.config import CorpusConfig, PretrainConfig
 from headstart.errors import ConfigError, ModelError
 from headstart.models.decode import LanguageStep, Sampling, generate
+from headstart.schema import parse
 from headstart.tasks.language import Language, LanguageText
 from headstart.text.files import PLAIN, Reading
 from headstart.text.read import read_corpus

@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
-from headstart.config import PRESETS, FinetuneConfig, TransformerConfig, parse
+from headstart.config import PRESETS, FinetuneConfig, TransformerConfig
 from headstart.errors import ConfigError, did_you_mean
 from headstart.models.base import freeze, parameter_table
 from headstart.models.heads import Model
+from headstart.schema import parse
 from headstart.train.model_dir import HeadSpec, build_model, read_model
 from headstart.train.run import Run
 

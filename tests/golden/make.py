@@ -10,7 +10,8 @@ import os
 import sys
 from pathlib import Path
 
-from headstart.config import PretrainConfig, parse
+from headstart.config import PretrainConfig
+from headstart.schema import parse
 from headstart.train.pretrain import pretrain
 from headstart.train.run import FORMAT
 

@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 
 import headstart
 from headstart.cli import app
-from headstart.config import PretrainConfig, parse, read_toml, to_toml
+from headstart.config import PretrainConfig
 from headstart.errors import ConfigError, DataError, DivergedError, Stopped
+from headstart.schema import parse, read_toml, to_toml
 from headstart.study import grid
 from headstart.study.plan import StudyConfig, arms_of, named_bases
 from headstart.study.study import Study

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-from headstart.config import PretrainConfig, parse
+from headstart.config import PretrainConfig
 from headstart.errors import ResourceError
+from headstart.schema import parse
 from headstart.train.checkpoint import Saver, fingerprint, weights
 from headstart.train.disk import write_file
 from headstart.train.pretrain import pretrain

@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from headstart.cli import app
-from headstart.config import FinetuneConfig, PretrainConfig, parse
+from headstart.config import FinetuneConfig, PretrainConfig
+from headstart.schema import parse
 from headstart.train.estimate import estimate
 from headstart.train.finetune import finetune
 from headstart.train.pretrain import pretrain

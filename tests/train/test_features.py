@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from headstart.config import FinetuneConfig, PretrainConfig, parse
+from headstart.config import FinetuneConfig, PretrainConfig
 from headstart.models.transformer import Transformer
+from headstart.schema import parse
 from headstart.train.finetune import finetune, prepare
 from headstart.train.loop import train
 from headstart.train.pretrain import pretrain

@@ -11,8 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from headstart.cli import app
-from headstart.config import FinetuneConfig, parse
+from headstart.config import FinetuneConfig
 from headstart.errors import DataError
+from headstart.schema import parse
 from headstart.tasks.classify import class_weights
 from headstart.text.read import Example
 from headstart.train.checkpoint import weights

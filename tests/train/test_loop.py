@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from headstart.config import PretrainConfig, TrainConfig, TransformerConfig, parse
+from headstart.config import PretrainConfig, TrainConfig, TransformerConfig
 from headstart.errors import DivergedError
 from headstart.models.heads import Model
+from headstart.schema import parse
 from headstart.tasks.classify import Classify
 from headstart.tasks.language import Language
 from headstart.text.batch import Batch, RowBatches, hidden_tokens, in_order, next_token, pad

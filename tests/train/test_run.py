@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
-from headstart.config import PretrainConfig, TrainConfig, parse
+from headstart.config import PretrainConfig, TrainConfig
 from headstart.errors import BusyError, ConfigError, ModelError, Stopped, UserError
 from headstart.models.heads import Model
+from headstart.schema import parse
 from headstart.tasks.language import Language
 from headstart.text.batch import Batch
 from headstart.train.checkpoint import fingerprint, weights
@@ -29,7 +30,8 @@ CONFIG = parse(PretrainConfig, {"data": {"paths": ["unused.txt"]}})
 RACE = """
 import os, sys
 from pathlib import Path
-from headstart.config import PretrainConfig, parse
+from headstart.config import PretrainConfig
+from headstart.schema import parse
 from headstart.errors import UserError
 from headstart.train.run import Run
 

@@ -1,0 +1,142 @@
+"""Settings as frozen models: checked and complained of by name, laid over one another, read and written as TOML."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from headstart.errors import ConfigError, did_you_mean, shortened
+
+
+class Frozen(BaseModel):
+    """Settings that are what they say: "no" is not False, and True is not 1."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def lists_become_tuples(cls, given: Any) -> Any:
+        """TOML and JSON have lists only."""
+        if not isinstance(given, Mapping):
+            return given
+        return {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+
+
+C = TypeVar("C", bound=Frozen)
+
+
+def parse(
+    kind: type[C],
+    settings: Mapping[str, Any],
+    source: str = "the settings",
+    flags: Mapping[str, str] = MappingProxyType({}),
+) -> C:
+    """`settings` as a checked `kind`; every contradiction and unknown key is named at once, beside its flag."""
+    try:
+        return kind.model_validate(settings)
+    except ValidationError as error:
+        raise ConfigError(explain(error, [kind], source, flags)) from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8-sig"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}).") from None
+    except (ValueError, RecursionError) as error:  # also how tomllib refuses too many digits or brackets
+        raise ConfigError(f"{path} is not valid TOML: {error}.") from None
+
+
+def to_toml(config: Frozen) -> str:
+    return tomli_w.dumps(config.model_dump(mode="json", exclude_none=True))
+
+
+def with_override(settings: dict[str, Any], assignment: str) -> dict[str, Any]:
+    """`settings` with one `a.b=c` applied; the value is read as TOML, or as plain text.
+
+    >>> with_override({"train": {"lr": 0.1}}, "train.steps=20")
+    {'train': {'lr': 0.1, 'steps': 20}}
+    """
+    key, separator, text = assignment.partition("=")
+    names = key.strip().split(".")
+    if not separator or not all(names):
+        raise ConfigError(f"--set takes name=value, such as train.lr=0.001, not '{assignment}'.")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):  # also how tomllib refuses too many digits or brackets
+        value = text
+    for name in reversed(names):
+        value = {name: value}
+    return merge(settings, value)
+
+
+def merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """`first` with `second` laid over it, table by table."""
+    merged = dict(first)
+    for key, value in second.items():
+        old = merged.get(key)
+        merged[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def differences(config: Frozen, settings: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """The given settings that are not those of `config`, as `train.lr: 0.001, not 0.01`."""
+    found = []
+    for key, asked in settings.items():
+        name, stored = f"{prefix}{key}", getattr(config, key, None)
+        if isinstance(asked, Mapping) and isinstance(stored, Frozen):
+            found += differences(stored, asked, f"{name}.")
+        elif (tuple(asked) if isinstance(asked, list) else asked) != stored:
+            found.append(f"{name}: {stored}, not {asked}")
+    return found
+
+
+def explain(
+    error: ValidationError,
+    kinds: Sequence[type[Frozen]],
+    source: str,
+    flags: Mapping[str, str] = MappingProxyType({}),
+    tag: str = "",
+) -> str:
+    """What is wrong with settings of one of the `kinds`; of several, the value of their key `tag` leads each place."""
+    tags = {kind.model_fields[tag].default for kind in kinds} if tag else set()
+    problems = []
+    for problem in error.errors():
+        where = [str(part) for part in problem["loc"]]
+        if where and where[0] in tags:
+            where = where[1:]
+        if problem["type"] == "extra_forbidden":
+            hint = did_you_mean(where[-1], _names_beside(kinds, where[:-1])) or _elsewhere(where[-1], kinds)
+            table = f" in [{'.'.join(where[:-1])}]" if where[:-1] else ""
+            problems.append(f"unknown setting '{where[-1]}'{table}.{hint}")
+        else:
+            message = problem["msg"].removeprefix("Value error, ")
+            value = problem["input"]
+            shown = f" (got {shortened(value)})" if isinstance(value, (str, int, float)) else ""
+            name = ".".join(where) or "together"
+            problems.append(f"{name}{f' ({flags[name]})' if name in flags else ''}: {message}{shown}.")
+    return f"{source}: " + " ".join(problems)
+
+
+def _elsewhere(name: str, kinds: Iterable[type[Frozen]]) -> str:
+    """The full name of a setting that stands in another table."""
+    tables = [pair for kind in kinds for pair in _tables(kind).items()]
+    found = next((f"{table}.{name}" for table, kind in tables if name in kind.model_fields), None)
+    return f" Did you mean '{found}'?" if found else ""
+
+
+def _names_beside(kinds: Sequence[type[Frozen]], where: Iterable[str]) -> list[str]:
+    for name in where:
+        kinds = [tables[name] for tables in map(_tables, kinds) if name in tables]
+    return [name for kind in kinds for name in kind.model_fields]
+
+
+def _tables(kind: type[Frozen]) -> dict[str, type[Frozen]]:
+    fields = {name: field.annotation for name, field in kind.model_fields.items()}
+    return {name: of for name, of in fields.items() if isinstance(of, type) and issubclass(of, Frozen)}
