@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import buckets, frozen, generation, language
+from benchmarks import buckets, frozen, generation, language, looking
 from benchmarks.timing import timed
 
 
@@ -44,6 +44,8 @@ def main() -> None:
         *frozen.rows(max(3, args.samples // 2)),
         "",
         f"`headstart --help`: {helped:.2f} s.",
+        "",
+        looking.line(args.samples),
     ]
     args.out.write_text("\n".join(lines) + "\n", "utf-8")
     print("\n".join(lines))  # noqa: T201

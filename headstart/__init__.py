@@ -12,13 +12,15 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Classifier": "headstart.use.predict",
+    "Inspector": "headstart.use.inspect",
     "LanguageModel": "headstart.use.language",
     "Study": "headstart.study.study",
     "compare": "headstart.study.study",
     "finetune": "headstart.train.finetune",
+    "inspect": "headstart.use.inspect",
     "pretrain": "headstart.train.pretrain",
 }
-__all__ = ["Classifier", "LanguageModel", "Study", "compare", "finetune", "pretrain"]
+__all__ = ["Classifier", "Inspector", "LanguageModel", "Study", "compare", "finetune", "inspect", "pretrain"]
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ import headstart
 
 PACKAGE = Path(headstart.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
-FLOORS = ["errors", "config", "text", "models", "tasks", "train", "use", "study", "cli"]
+FLOORS = ["errors", "config", "text", "models", "tasks", "train", "show", "use", "study", "cli"]
 
 
 def floor(file: Path) -> int | None:
@@ -43,7 +43,7 @@ def test_imports_point_down(file: Path) -> None:
     "module",
     ["headstart", "headstart.cli", "headstart.config", "headstart.train.run", "headstart.study.verdict",
      "headstart.study.statistics", "headstart.study.report", "headstart.study.results", "headstart.study.figures",
-     "headstart.study.plots", "headstart.study.baselines", "headstart.study.study"],
+     "headstart.study.plots", "headstart.study.baselines", "headstart.study.study", "headstart.show.inspection"],
 )  # fmt: skip
 def test_light_modules_load_no_torch(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"

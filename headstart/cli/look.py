@@ -25,7 +25,8 @@ from headstart.cli.app import (
     reading_settings,
 )
 from headstart.cli.settings import nested_settings
-from headstart.cli.terminal import accuracy_line, guarded, piece, share, show, show_json, show_notes, show_table
+from headstart.cli.terminal import accuracy_line, guarded, share, show, show_json, show_notes, show_table
+from headstart.show.table import label
 
 
 @app.command()
@@ -68,10 +69,10 @@ def generate(
     for first in range(0, len(result["tokens"]), 8):
         part = result["tokens"][first : first + 8]
         show()
-        rows = [["chosen", *(f"{piece(t['token'])} {t['probability']:.2f}" for t in part)]]
+        rows = [["chosen", *(f"{label(t['token'])} {t['probability']:.2f}" for t in part)]]
         for k in range(top):
             best = [t["top"][k] if k < len(t["top"]) else None for t in part]
-            rows.append([str(k + 1), *(f"{piece(b['token'])} {b['probability']:.2f}" if b else "" for b in best)])
+            rows.append([str(k + 1), *(f"{label(b['token'])} {b['probability']:.2f}" if b else "" for b in best)])
         show_table(["", *(str(first + i + 1) for i in range(len(part)))], rows)
 
 

@@ -26,7 +26,8 @@ from headstart.cli.app import (
     app,
 )
 from headstart.cli.settings import nested_settings
-from headstart.cli.terminal import Bar, guarded, piece, show, show_json, show_table
+from headstart.cli.terminal import Bar, guarded, show, show_json, show_table
+from headstart.show.table import label
 
 LONG = 1800.0  # seconds; a study that takes longer is not started without being asked for twice
 
@@ -254,7 +255,7 @@ def demo(
         show(f"{record['label']:>8} {max(record['probabilities'].values()):.2f}  {record['text']}")
     show()
     show(
-        "generated: " + " ".join(f"{piece(t['token'])}[{t['probability']:.2f}]" for t in result["generated"]["tokens"])
+        "generated: " + " ".join(f"{label(t['token'])}[{t['probability']:.2f}]" for t in result["generated"]["tokens"])
     )
     show()
     show(result["verdict"])

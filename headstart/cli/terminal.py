@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from headstart.errors import UserError, out_of_memory
+from headstart.show.table import table
 from headstart.text.visible import shown
 from headstart.train.disk import FULL
 from headstart.train.watch import Watch
@@ -97,13 +98,7 @@ def show_notes(notes: Sequence[str]) -> None:
 
 def show_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
     """A plain table, columns `right` aligned to the right."""
-    table = [[shown(cell).replace("\n", "⏎") for cell in row] for row in [header, *rows]]
-    widths = [max(len(row[i]) for row in table) for i in range(len(header))]
-    for n, row in enumerate(table):
-        cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
-        sys.stdout.write("  ".join(cells).rstrip() + "\n")
-        if n == 0:
-            sys.stdout.write("  ".join("-" * w for w in widths).rstrip() + "\n")
+    sys.stdout.write(table(header, rows, right) + "\n")
 
 
 def accuracy_line(name: str, scores: dict[str, Any]) -> str:
@@ -114,10 +109,6 @@ def accuracy_line(name: str, scores: dict[str, Any]) -> str:
 def share(value: float | None) -> str:
     """A score, or that there is none: of a class without rows, no part can be right."""
     return "undefined" if value is None else f"{value:.4f}"
-
-
-def piece(token: str) -> str:
-    return token.replace("\n", "\\n").strip(" ") or "␣"
 
 
 class Bar(Watch):

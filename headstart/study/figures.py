@@ -1,70 +1,23 @@
 """The figures of a study, by matplotlib: one text of SVG and one PNG each. No torch.
 
 A colour stands for a kind of arm, and so does a marker, for those who cannot tell the colours apart; dashes tell bases
-apart. Baselines are drawn in ink. Every colour has a contrast of 3 to 1 or more on white and on nearly black.
+apart. Baselines are drawn in ink.
 """
 
 from __future__ import annotations
 
-import io
 import math
-import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from headstart.show.picture import COLORS, INK, PAPER, WIDTH, Picture, axes, brief, style
 from headstart.study.results import Arm, Curves, Difference, Results
 
-INK, PAPER = "#1b1d21", "#fffffe"  # two colours that nothing else has: a page puts its own in their place
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#a6761d", "#8c6bb1")  # the first four: Okabe and Ito, 2008
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)))
 BASELINES: dict[str, Any] = {"majority": (0, (1, 1.8)), "tfidf": (0, (5, 2))}
-WIDTH = 7.2  # inches
 MOST_NUMBERED = 12  # labels; in a larger confusion table only the diagonal has numbers
-STYLE: Any = {
-    "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 8, "axes.labelsize": 8,
-    "axes.titlesize": 8.5, "axes.titleweight": "bold", "axes.titlelocation": "left", "xtick.labelsize": 7.5,
-    "ytick.labelsize": 7.5, "legend.fontsize": 8, "legend.frameon": False, "lines.linewidth": 1.6,
-    "lines.markersize": 4.5, "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK,
-    "ytick.color": INK, "axes.facecolor": "none", "figure.facecolor": PAPER, "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6, "ytick.major.width": 0.6, "axes.spines.top": False, "axes.spines.right": False,
-    "figure.constrained_layout.w_pad": 0.09, "figure.constrained_layout.h_pad": 0.06, "text.hinting": "none", "svg.fonttype": "none", "svg.hashsalt": "headstart", "text.parse_math": False,
-}  # fmt: skip
-
-
-@contextmanager
-def _style() -> Iterator[None]:
-    """Our settings and no others, while a figure is drawn and while it is written."""
-    import matplotlib
-
-    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from")  # a PNG shows a box; an SVG leaves it to the reader
-        yield
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A drawn figure; `alt` says in words what it shows."""
-
-    name: str
-    alt: str
-    figure: Any
-
-    @_style()
-    def svg(self) -> str:
-        file = io.StringIO()
-        self.figure.draw_without_rendering()
-        self.figure.set_layout_engine("none")  # everything has found its place: once is enough for both formats
-        self.figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-        return file.getvalue()
-
-    @_style()
-    def png(self) -> bytes:
-        file = io.BytesIO()
-        self.figure.savefig(file, format="png", dpi=180)
-        return file.getvalue()
 
 
 @dataclass(frozen=True)
@@ -110,10 +63,10 @@ def main_picture(results: Results) -> Picture | None:
     return next((p for p in pictures(results) if p.name == "labels"), next(pictures(results), None))
 
 
-@_style()
+@style()
 def differences(results: Results, shown: Sequence[Difference], name: str) -> Picture:
     """A forest plot: differences with their intervals, filled where they are clear."""
-    figure, (axis,) = _axes(1, WIDTH, 0.75 + 0.235 * len(shown))
+    figure, (axis,) = axes(1, WIDTH, 0.75 + 0.235 * len(shown))
     look = looks(results)
     for y, d in enumerate(shown):
         style = look.get(d.a, Look(INK, "o", "-"))
@@ -138,10 +91,10 @@ def differences(results: Results, shown: Sequence[Difference], name: str) -> Pic
     return Picture(name, f"Differences in {results.score_name} with {shown[0].labels:,} labels. {told}.", figure)
 
 
-@_style()
+@style()
 def labels_needed(results: Results) -> Picture:
     """The score against the number of labels, with bands."""
-    figure, (axis,) = _axes(1, WIDTH, 3.7)
+    figure, (axis,) = axes(1, WIDTH, 3.7)
     look, counts = looks(results), results.label_counts
     for name in results.arm_names:
         style, arms = look[name], sorted((a for a in results.arms if a.name == name), key=lambda a: a.labels)
@@ -163,10 +116,10 @@ def labels_needed(results: Results) -> Picture:
     return Picture("labels", alt + ".", figure)
 
 
-@_style()
+@style()
 def epochs(results: Results) -> Picture:
     """Accuracy and loss while learning: the mean over seeds, in a band from the lowest to the highest."""
-    figure, (left, right) = _axes(2, WIDTH, 3.1)
+    figure, (left, right) = axes(2, WIDTH, 3.1)
     look = looks(results)
     for name, curves in results.curves.items():
         style = look.get(name, Look(INK, "", "-"))
@@ -185,7 +138,7 @@ def epochs(results: Results) -> Picture:
     return Picture("epochs", f"Validation accuracy and loss by epoch of {', '.join(results.curves)}.", figure)
 
 
-@_style()
+@style()
 def confusion(results: Results, arm: Arm) -> Picture:
     """What an arm said for each true label, as shares of that label's rows."""
     from matplotlib.colors import to_rgb
@@ -194,7 +147,7 @@ def confusion(results: Results, arm: Arm) -> Picture:
     side, names = len(arm.confusion), [brief(name, 18) for name in results.label_names]
     cell = 0.6 if side <= 3 else 0.42 if side <= 6 else 0.33  # inches
     longest = max(map(len, names), default=0)
-    figure, (axis,) = _axes(1, side * cell + 0.5 + 0.06 * longest, side * cell + 0.6 + 0.045 * longest)
+    figure, (axis,) = axes(1, side * cell + 0.5 + 0.06 * longest, side * cell + 0.6 + 0.045 * longest)
     for y, row in enumerate(arm.confusion):
         for x, rows in enumerate(row):
             share = rows / max(1, sum(row))
@@ -219,25 +172,6 @@ def confusion(results: Results, arm: Arm) -> Picture:
         for i, (name, row) in enumerate(zip(names, arm.confusion, strict=True))
     )
     return Picture(f"confusion {arm.name}", f"Confusion of {arm.name}: {told}.", figure)
-
-
-def brief(name: str, most: int = 24) -> str:
-    """`name` on one line and not too long for a figure.
-
-    >>> brief("a very long name indeed", 10)
-    'a very lo…'
-    """
-    line = " ".join(name.split())
-    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
-
-
-def _axes(count: int, width: float, height: float) -> tuple[Any, Sequence[Any]]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)  # no display is needed, and pyplot's global state is left alone
-    return figure, [figure.add_subplot(1, count, i + 1) for i in range(count)]
 
 
 def _line(look: Look) -> dict[str, Any]:

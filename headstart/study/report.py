@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree
 
-from headstart.study.figures import INK, PAPER, looks, main_picture, pictures
+from headstart.show.picture import INK, inline
+from headstart.study.figures import looks, main_picture, pictures
 from headstart.study.results import Arm, Data, Disagreement, Results
 from headstart.train.disk import write_file
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 LONG_TEXT = 240  # characters; what is longer is folded
 LONGEST_TEXT = 4000  # characters; what is longer is cut
-SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 
 
 def write_report(folder: Path) -> Path:
@@ -83,38 +82,6 @@ def _harmless(cell: Any) -> Any:
     if isinstance(cell, float):
         return round(cell, 6)
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
-
-
-def inline(svg: str, mark: str, alt: str) -> Markup:
-    """A figure of ours as part of a page: its ids its own, its ink and paper the page's, described by `alt`."""
-    from markupsafe import Markup
-
-    ElementTree.register_namespace("", SVG)
-    ElementTree.register_namespace("xlink", XLINK)
-    root = ElementTree.fromstring(svg)
-    for parent in list(root.iter()):
-        for child in list(parent):
-            if child.tag in (f"{{{SVG}}}style", f"{{{SVG}}}metadata"):  # a style here would hold for the whole page
-                parent.remove(child)
-    for element in root.iter():
-        for key, value in element.attrib.items():
-            if key == "id":
-                element.set(key, f"{mark}-{value}")
-            else:
-                element.set(key, _repainted(value.replace("url(#", f"url(#{mark}-")))
-            if key == f"{{{XLINK}}}href":
-                element.set(key, value.replace("#", f"#{mark}-"))
-    for key in ("width", "height", "version"):
-        root.attrib.pop(key, None)
-    root.attrib |= {"role": "img", "aria-labelledby": f"{mark}-title", "stroke-linejoin": "round"}
-    title = ElementTree.Element(f"{{{SVG}}}title", {"id": f"{mark}-title"})
-    title.text = alt
-    root.insert(0, title)
-    return Markup(ElementTree.tostring(root, encoding="unicode"))
-
-
-def _repainted(value: str) -> str:
-    return value.replace(INK, "currentColor").replace(PAPER, "var(--paper, none)")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binomtest
 
 
 def accuracy_interval(right: int, rows: int, level: float = 0.95) -> tuple[float, float]:
@@ -19,6 +18,8 @@ def accuracy_interval(right: int, rows: int, level: float = 0.95) -> tuple[float
     >>> [round(x, 3) for x in accuracy_interval(211, 240)]
     [0.832, 0.915]
     """
+    from scipy.stats import binomtest  # as long to load as half of torch, and few need it
+
     interval = binomtest(right, rows).proportion_ci(level, method="wilson")
     return float(interval.low), float(interval.high)
 

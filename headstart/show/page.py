@@ -1,0 +1,73 @@
+"""Inspections on a page: one self-contained file that asks for nothing, or a fragment for a notebook. No torch.
+
+Everything stands on the page without script, escaped by Jinja; the script only changes what is there, by its text and
+by the strength of its colour. It may run because the page names its hash, and nothing else may.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from headstart.show.table import label
+from headstart.text.visible import shown
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+    from headstart.show.inspection import Inspection
+
+
+def page(inspections: Sequence[Inspection]) -> str:
+    """One HTML file that holds all it needs, with any number of inspections."""
+    script = _resource("view.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return _environment().get_template("page.html.j2").render(
+        title=inspections[0].text, inspections=inspections, script=_as_is(script), digest=digest, css=_as_is(_resource("view.css"))
+    )  # fmt: skip
+
+
+def fragment(inspections: Sequence[Inspection]) -> str:
+    """A part of another page, such as a notebook: no id that could be there twice, no style for anything else."""
+    return _environment().get_template("fragment.html.j2").render(
+        inspections=inspections, script=_as_is(_resource("view.js")), css=_as_is(_resource("view.css"))
+    )  # fmt: skip
+
+
+def script_json(data: Any) -> Markup:
+    """`data` for a script element of type application/json, which nothing in it can end.
+
+    >>> script_json({"token": "</script>"})
+    Markup('{"token":"\\\\u003c/script\\\\u003e"}')
+    """
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return _as_is(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def _as_is(text: str) -> Markup:
+    from markupsafe import Markup
+
+    return Markup(text)
+
+
+@cache
+def _resource(name: str) -> str:
+    return files("headstart.show").joinpath(name).read_text("utf-8").strip()
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("headstart", "show"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {"label": label, "shown": shown, "json": script_json}
+    return environment

@@ -1,0 +1,185 @@
+"""Look inside a finished model: one text through it, and plain data that shows itself out of it.
+
+Shapes: T tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headstart.config import PretrainConfig
+from headstart.errors import ConfigError, DataError, ModelError
+from headstart.models.decode import LanguageStep, Sampling, generate
+from headstart.models.heads import Model
+from headstart.show.attention import AttentionMaps, square
+from headstart.show.inspection import Inspection
+from headstart.show.labels import LabelProbabilities
+from headstart.show.probabilities import Belief, Place, TokenProbabilities
+from headstart.show.view import View
+from headstart.tasks.classify import class_rows
+from headstart.text.tokenizer import Tokenizer
+from headstart.train.model_dir import Saved, read_model
+from headstart.train.run import Run
+
+TEMPERATURES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # what a page can be switched to
+VIEWS = {"language": ("probabilities", "attention"), "classify": ("labels", "attention")}
+
+
+class Inspector:
+    """A finished model that can be looked into, text by text."""
+
+    def __init__(self, saved: Saved, name: str = "", boundaries: bool = True) -> None:
+        self.model, self.tokenizer = saved.model.eval(), saved.tokenizer
+        self.kind, self.labels = saved.head.kind, saved.head.labels
+        self.name, self.boundaries = name, boundaries
+
+    @classmethod
+    def load(cls, path: str | Path) -> Inspector:
+        run = Run.open(path)
+        config = run.config
+        boundaries = config.data.boundaries if isinstance(config, PretrainConfig) else True
+        return cls(read_model(run.path / "model"), str(path), boundaries)
+
+    def inspect(
+        self,
+        text: str,
+        views: Sequence[str] = (),
+        top: int = 6,
+        temperature: float = 1.0,
+        tokens: int = 0,
+        how: Sampling | None = None,
+        layer: int = 0,
+        head: str = "mean",
+    ) -> Inspection:
+        """What the model makes of `text`, and of up to `tokens` tokens that it adds itself, chosen as `how` says."""
+        views = views or VIEWS[self.kind]
+        for view in views:
+            if view not in VIEWS[self.kind]:
+                raise ConfigError(f"A {self.kind} model has no view '{view}'. It has {', '.join(VIEWS[self.kind])}.")
+        ids, cut = self._read(text)
+        notes = [f"{cut} tokens beyond the {len(ids)} that this model reads are left out."] if cut else []
+        given = len(ids)
+        if tokens:
+            ids = self._continued(ids, tokens, how or Sampling())
+        names = [self.tokenizer.piece(i) for i in ids]
+        found: list[View] = []
+        if "labels" in views:
+            found.append(label_probabilities(self.model, ids, self.labels))
+        if "probabilities" in views:
+            found.append(token_probabilities(self.model, self.tokenizer, ids, top, temperature, given))
+        if "attention" in views:
+            found.append(attention_maps(self.model, ids, names, layer, head))
+        return Inspection(self.name, text, tuple(found), tuple(notes))
+
+    def _read(self, text: str) -> tuple[list[int], int]:
+        """The ids that the model reads, and how many tokens do not fit into its context."""
+        if self.kind == "classify":
+            rows, _ = class_rows([text], self.tokenizer, self.model.base)
+            whole = len(self.tokenizer.encode([text], end=not self.model.base.causal)[0])
+            ids = rows[0].tolist()
+        else:
+            read = self.tokenizer.encode([text], self.boundaries, end=not self.model.base.causal)[0].tolist()
+            whole, ids = len(read), read[: self.model.base.max_len]
+        if not ids:
+            raise DataError("There is nothing to look at: the text is empty.", "DATA_EMPTY")
+        return ids, whole - len(ids)
+
+    def _continued(self, ids: list[int], tokens: int, how: Sampling) -> list[int]:
+        if self.kind != "language" or not self.model.base.causal:
+            raise ModelError("Only a causal language model can continue a text. Leave out --tokens.")
+        room = self.model.base.max_len - len(ids)
+        if tokens > room:
+            raise ConfigError(f"This model reads {self.model.base.max_len} tokens, so {room} can follow this text.")
+        added = generate(LanguageStep(self.model), torch.tensor([ids]), tokens, self.tokenizer.end, how)
+        return [*ids, *(choice.id for choice in added)]
+
+
+def inspect(run: str | Path, text: str, **settings: object) -> Inspection:
+    """What the model in `run` makes of `text`; in a notebook it shows itself. See `Inspector.inspect` for the settings."""
+    return Inspector.load(run).inspect(text, **settings)  # type: ignore[arg-type]
+
+
+@torch.inference_mode()
+def label_probabilities(model: Model, ids: Sequence[int], labels: Sequence[str]) -> LabelProbabilities:
+    """The probability of each label, most probable first."""
+    row = model(*_batch(ids))[0].softmax(-1).tolist()
+    return LabelProbabilities(dict(sorted(zip(labels, row, strict=True), key=lambda pair: -pair[1])))
+
+
+@torch.inference_mode()
+def attention_maps(
+    model: Model, ids: Sequence[int], names: Sequence[str], layer: int = 0, head: str = "mean"
+) -> AttentionMaps:
+    """Where each token looked, in every layer and head."""
+    weights = torch.stack([w[0] for w in model.look(*_batch(ids)).attention]).float().cpu().numpy()  # (L, H, T, T)
+    allowed = square(len(ids)) if model.base.causal else None
+    return AttentionMaps(names, names, np.ascontiguousarray(weights), allowed, layer=layer, head=head)
+
+
+@torch.inference_mode()
+def token_probabilities(
+    model: Model,
+    tokenizer: Tokenizer,
+    ids: Sequence[int],
+    top: int = 6,
+    temperature: float = 1.0,
+    given: int | None = None,
+) -> TokenProbabilities:
+    """How sure a language model was of each token; those from `given` on are its own."""
+    if temperature <= 0:
+        raise ConfigError(f"The temperature must be above 0, not {temperature:g}.")
+    temperatures = tuple(sorted({*TEMPERATURES, temperature}))
+    given = len(ids) if given is None else given
+    if model.base.causal:
+        logits = model(*_batch(ids))[0]  # (T, V); row t is what follows token t
+        rows: dict[int, Tensor] = {t + 1: row for t, row in enumerate(logits)}
+        if given < len(ids) and ids[-1] == tokenizer.end:
+            del rows[len(ids)]  # nothing follows an end
+    else:
+        rows = _hidden_in_turn(model, tokenizer, ids)
+    places = []
+    for t in range(len(ids) + (len(ids) in rows)):
+        i = ids[t] if t < len(ids) else None
+        token = "" if i is None else tokenizer.piece(i)
+        if t in rows:
+            places.append(_place(rows[t], token, i, tokenizer, top, temperatures, given <= t < len(ids)))
+        else:
+            places.append(Place(token, i, None, (), ()))
+    return TokenProbabilities(tuple(places), temperatures, temperature, hidden=not model.base.causal)
+
+
+def _hidden_in_turn(model: Model, tokenizer: Tokenizer, ids: Sequence[int]) -> dict[int, Tensor]:
+    """The logits at each token of a two-way model that could not see just that token."""
+    if tokenizer.mask is None:
+        raise ModelError("This tokenizer has no mask token, so no token can be hidden.")
+    plain = [t for t, i in enumerate(ids) if i not in (tokenizer.start, tokenizer.end)]
+    rows = {}
+    for t in plain:
+        hidden = [*ids[:t], tokenizer.mask, *ids[t + 1 :]]
+        rows[t] = model.head.logits(model.features(*_batch(hidden))[0, t])
+    return rows
+
+
+def _place(
+    logits: Tensor, token: str, i: int | None, tokenizer: Tokenizer, top: int, temperatures: Sequence[float], made: bool
+) -> Place:
+    best = logits.topk(min(top, len(logits))).indices
+    beliefs = []
+    for temperature in temperatures:
+        log = (logits.double() / temperature).log_softmax(-1)  # (V,)
+        p = log.exp()
+        entropy = float(-(p * log.clamp_min(-1e300)).sum())  # 0 × -inf is not a number
+        beliefs.append(Belief(None if i is None else math.exp(log[i]), entropy, tuple(p[best].tolist())))
+    rank = None if i is None else int((logits > logits[i]).sum()) + 1
+    return Place(token, i, rank, tuple(map(tokenizer.piece, best.tolist())), tuple(beliefs), made)
+
+
+def _batch(ids: Sequence[int]) -> tuple[Tensor, Tensor]:
+    row = torch.tensor([list(ids)])
+    return row, torch.ones_like(row, dtype=torch.bool)
