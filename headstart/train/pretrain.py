@@ -26,7 +26,11 @@ from headstart.train.watch import Watch
 
 SAMPLE_TOKENS = 40
 COMPRESSED = 8_000_000  # bytes of text that xz is given; more takes minutes
-LOOKED_BACK_AT = 200_000  # training tokens whose loss is measured again at the end
+LOOKED_BACK_AT = 50_000  # training tokens whose loss is measured again at the end
+GLANCED_AT = (
+    0.02  # validation tokens at each evaluation, as a part of all that is learned from: ten take a tenth of the time
+)
+LEAST_GLANCED_AT = 20_000  # tokens; fewer would not tell two models apart
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,14 @@ class Pretraining:
 
     @property
     def measured(self) -> Callable[[], Iterable[Batch]] | None:
-        return self.valid.measured if self.corpus.valid else None
+        return (lambda: self.valid.measured(self.glance)) if self.corpus.valid else None
+
+    @property
+    def glance(self) -> int:
+        """The validation tokens that are enough to follow the training and to choose the weights to keep."""
+        train = self.cfg.train
+        seen = train.steps * train.batch_size * train.accumulate * self.cfg.model.context
+        return max(LEAST_GLANCED_AT, int(GLANCED_AT * seen))
 
 
 def prepare(cfg: PretrainConfig, tokenizer: Tokenizer | None = None) -> Pretraining:
@@ -59,7 +70,7 @@ def prepare(cfg: PretrainConfig, tokenizer: Tokenizer | None = None) -> Pretrain
     torch.manual_seed(cfg.train.seed)
     head = HeadSpec("language")
     model = build_model(cfg.model, head).to(cfg.train.device)
-    return Pretraining(cfg, corpus, tokenizer, text, valid, head, model, Language(valid.bytes), text.batches())
+    return Pretraining(cfg, corpus, tokenizer, text, valid, head, model, Language(None), text.batches())
 
 
 def pretrain(cfg: PretrainConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:
@@ -83,13 +94,14 @@ def pretrain(cfg: PretrainConfig, out: str | Path, resume: bool = False, watch: 
                 watch.note(f"step {step}: {sampled}")
 
         progress = train(model, job.task, job.batches, job.measured, cfg.train, run, watch, show_samples)
+        valid = _measure_all(job) if job.corpus.valid else None
         result = {
             "run": str(run.path),
             "steps": progress.step,
             "best_step": progress.best_step,
             "train": look_back(model, job.text, cfg.train.device),
-            "valid": progress.best,
-            "beside": _beside(run, job.corpus) if job.valid.bytes else {},
+            "valid": valid,
+            "beside": _beside(run, job.corpus, valid) if valid and job.valid.bytes else {},
             "parameters": sum(p.numel() for p in model.parameters()),
             "tokens": progress.tokens,
             "seconds": round(progress.seconds, 3),
@@ -108,6 +120,12 @@ def sample(model: Model, tokenizer: Tokenizer, prompt: str, cfg: PretrainConfig)
     return tokenizer.decode([*ids, *chosen])
 
 
+def _measure_all(job: Pretraining) -> dict[str, Any]:
+    """The scores of the kept weights on the whole of the validation text."""
+    batches = (batch.to(job.cfg.train.device) for batch in job.valid.measured())
+    return Language(job.valid.bytes).evaluate(job.model, batches)
+
+
 def look_back(model: Model, text: LanguageText, device: str) -> dict[str, float]:
     """Loss on the (beginning of the) training text with dropout off, beside the least that any model could have."""
     batches = (batch.to(device) for batch in text.measured(LOOKED_BACK_AT))
@@ -116,11 +134,12 @@ def look_back(model: Model, text: LanguageText, device: str) -> dict[str, float]
     return scores if entropy is None else {**scores, "entropy": entropy}
 
 
-def _beside(run: Run, corpus: Corpus) -> dict[str, float]:
+def _beside(run: Run, corpus: Corpus, valid: dict[str, Any]) -> dict[str, float]:
     """Bits a byte of the validation text for the same model untrained, and for xz after the same training text."""
     first = next(r for r in run.read_lines("log.jsonl") if r["split"] == "valid")
+    untrained = first["loss"] * valid["bits_per_byte"] / valid["loss"]
     seen, text = ("\n".join(part).encode()[-COMPRESSED:] for part in (corpus.train, corpus.valid))
-    return {"untrained": first["bits_per_byte"], "xz": compressed(seen, text)}
+    return {"untrained": untrained, "xz": compressed(seen, text)}
 
 
 def _kept_tokenizer(run: Run) -> Tokenizer | None:
