@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from headstart.config import TransformerConfig
 from headstart.models.base import Base, Cache, States
+from headstart.models.gelu import TanhGELU
 from headstart.models.next_token import NextToken
 
 
@@ -191,4 +192,4 @@ def sinusoids(length: int, width: int) -> Tensor:
 
 
 def activation(name: str) -> nn.Module:
-    return {"relu": nn.ReLU(), "gelu": nn.GELU(), "gelu_tanh": nn.GELU(approximate="tanh")}[name]
+    return {"relu": nn.ReLU(), "gelu": nn.GELU(), "gelu_tanh": TanhGELU()}[name]
