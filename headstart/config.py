@@ -1,6 +1,6 @@
 """Every knob on one page. No torch here.
 
-A run's settings are a PretrainConfig or a FinetuneConfig. What a user leaves out takes the default written
+A run's settings are a PretrainConfig, a FinetuneConfig or a TranslateConfig. What a user leaves out takes the default written
 here; what depends on the data (vocabulary, steps of an epoch) is filled in when the job starts, and the
 whole is written to config.toml of the run.
 """
@@ -99,6 +99,60 @@ class TransformerConfig(Frozen):
         return self
 
 
+class Seq2SeqConfig(Frozen):
+    """The shape of an encoder and a decoder. `kind` fills in whatever is not given beside it."""
+
+    kind: Literal["gru", "lstm", "gru-additive", "lstm-additive", "attention", "transformer"] = "transformer"
+    vocab: int = Field(0, ge=0)  # source tokens; 0 until the tokenizer is known
+    target_vocab: int = Field(0, ge=0)
+    hidden: int = Field(64, ge=1)
+    layers: int = Field(ge=1)  # of the encoder, and of the decoder
+    heads: int = Field(ge=1)
+    ff: int = Field(ge=1)  # width of the feed-forward layers
+    dropout: float = Field(0.1, ge=0, lt=1)
+    context: int = Field(256, ge=2)  # most tokens of a source or a target
+    longest: int = Field(0, ge=0)  # most tokens of a translation; 0 until the targets learned from are known
+    positions: bool  # whether the transformer tells places apart, by sines and cosines
+    causal: bool = True  # a target token sees only those before it; False shows why: nothing is left to predict
+    cell: Literal["fused", "written", "reset-before"] = "fused"  # of a GRU; the last two are written out, and slower
+    two_way: bool = False  # a recurrent encoder that also reads backwards, half as wide each way
+
+    @property
+    def recurrent(self) -> bool:
+        return self.kind not in ("attention", "transformer")
+
+    @property
+    def additive(self) -> bool:
+        return self.kind.endswith("additive")
+
+    @model_validator(mode="before")
+    @classmethod
+    def fill_from_kind(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        hidden = given.get("hidden", cls.model_fields["hidden"].default)
+        shape = {"ff": 4 * hidden if isinstance(hidden, int) else 1}
+        match given.get("kind", cls.model_fields["kind"].default):
+            case "transformer":
+                return {"layers": 3, "heads": 4, "positions": True, **shape, **given}
+            case "attention":
+                return {"layers": 3, "heads": 1, "positions": False, **shape, **given}
+            case _:
+                return {"layers": 1, "heads": 1, "positions": False, **shape, **given}
+
+    @model_validator(mode="after")
+    def parts_fit(self) -> Self:
+        if not self.recurrent and self.hidden % self.heads:
+            raise ValueError(f"hidden ({self.hidden}) must be a multiple of heads ({self.heads})")
+        if self.hidden % 2 and (self.positions or self.two_way):
+            raise ValueError(f"hidden ({self.hidden}) must be even for positions and for two_way")
+        if self.cell != "fused" and (not self.kind.startswith("gru") or self.two_way):
+            raise ValueError(f"the written-out cell ('{self.cell}') is a GRU that reads one way")
+        if self.two_way and not self.recurrent:
+            raise ValueError("two_way is for recurrent encoders; one of attention always reads both ways")
+        return self
+
+
 class TokenizerConfig(Frozen):
     """How text becomes tokens: a kind to train on the corpus, or a tokenizer to load."""
 
@@ -139,6 +193,20 @@ class LabelledConfig(ReadConfig):
     split_seed: int = 0
     labels: int = Field(0, ge=0)  # learn from this many rows only, validation rows among them; 0 = all
     draw: int = 0  # which ones: every number draws others, and more labels contain fewer
+
+
+class PairsConfig(ReadConfig):
+    """Texts and their translations. Each part is one table of pairs, or two files that go line by line."""
+
+    pairs: tuple[str, ...] = Field(min_length=1, max_length=2)
+    valid: tuple[str, ...] = Field((), max_length=2)  # made from pairs when not given
+    test: tuple[str, ...] = Field((), max_length=2)
+    source_column: str | None = None
+    target_column: str | None = None
+    valid_fraction: float = Field(0.1, gt=0, lt=1)  # of what is not test
+    test_fraction: float = Field(0.1, ge=0, lt=1)
+    split_seed: int = 0
+    hold_out: tuple[str, ...] = ()  # sources that are never learned from
 
 
 class TrainConfig(Frozen):
@@ -265,25 +333,57 @@ class FinetuneConfig(Frozen):
     @model_validator(mode="before")
     @classmethod
     def own_training_defaults(cls, given: Any) -> Any:
-        if not isinstance(given, Mapping):
-            return given
-        train, default = given.get("train"), cls.model_fields["train"].default
-        if isinstance(train, TrainConfig):
-            train = train.model_dump(exclude_unset=True)
-        return {**given, "train": {**default.model_dump(), **train}} if isinstance(train, Mapping) else given
+        return _with_own_training(cls, given)
 
 
-RunConfig = Annotated[Union[PretrainConfig, FinetuneConfig], Field(discriminator="job")]
-_RUN_CONFIG: TypeAdapter[PretrainConfig | FinetuneConfig] = TypeAdapter(RunConfig)
+class TranslateConfig(Frozen):
+    """A model that writes one text after reading another."""
+
+    job: Literal["translate"] = "translate"
+    split: Literal["texts", "words"] = "texts"  # words: a text is translated word by word, at its spaces
+    samples: tuple[str, ...] = ()  # texts translated after each evaluation; none: a few of the validation rows
+    epochs: int = Field(20, ge=1)
+    beam: int = Field(1, ge=1)  # of the scores at the end; 1 is greedy
+    data: PairsConfig
+    source: TokenizerConfig = TokenizerConfig(kind="char")
+    target: TokenizerConfig = TokenizerConfig(kind="char")  # as the source, if nothing is said of it
+    model: Seq2SeqConfig = Field(default_factory=lambda: Seq2SeqConfig.model_validate({}))
+    train: TrainConfig = TrainConfig(steps=0, lr=5e-3, batch_size=64, weight_decay=0.01, final_lr=0.01)
+
+    @model_validator(mode="before")
+    @classmethod
+    def target_follows_source(cls, given: Any) -> Any:
+        return {"target": given["source"], **given} if isinstance(given, Mapping) and "source" in given else given
+
+    @model_validator(mode="before")
+    @classmethod
+    def own_training_defaults(cls, given: Any) -> Any:
+        return _with_own_training(cls, given)
 
 
-def load_run_config(path: Path) -> PretrainConfig | FinetuneConfig:
+def _with_own_training(kind: type[Frozen], given: Any) -> Any:
+    """`given` with the training settings that are not in it as `kind` has them, not as TrainConfig does."""
+    if not isinstance(given, Mapping):
+        return given
+    train, default = given.get("train"), kind.model_fields["train"].default
+    if isinstance(train, TrainConfig):
+        train = train.model_dump(exclude_unset=True)
+    return {**given, "train": {**default.model_dump(), **train}} if isinstance(train, Mapping) else given
+
+
+AnyConfig = PretrainConfig | FinetuneConfig | TranslateConfig
+JOBS: list[type[Frozen]] = [PretrainConfig, FinetuneConfig, TranslateConfig]
+RunConfig = Annotated[Union[PretrainConfig, FinetuneConfig, TranslateConfig], Field(discriminator="job")]
+_RUN_CONFIG: TypeAdapter[AnyConfig] = TypeAdapter(RunConfig)
+
+
+def load_run_config(path: Path) -> AnyConfig:
     return parse_run_config(read_toml(path), str(path))
 
 
-def parse_run_config(settings: Any, source: str) -> PretrainConfig | FinetuneConfig:
-    """Settings of either job; their key `job` says which."""
+def parse_run_config(settings: Any, source: str) -> AnyConfig:
+    """Settings of any job; their key `job` says which."""
     try:
         return _RUN_CONFIG.validate_python(settings)
     except ValidationError as error:
-        raise ConfigError(explain(error, [PretrainConfig, FinetuneConfig], source, tag="job")) from None
+        raise ConfigError(explain(error, JOBS, source, tag="job")) from None

@@ -1,20 +1,31 @@
-"""Text out of a model, one token at a time: greedy or sampled, over one step function.
+"""Text out of a model, one token at a time: greedy, sampled or by beam search, over one step function.
 
-A step function takes the tokens that were added, (B, T), and gives the logits of the next one, (B, V).
+A step function takes the tokens that were added, (B, T), and gives the logits of the next one, (B, V). One that can
+`keep` some of its rows, in any order and number, can also be searched. Language models and translators have both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from headstart.models.base import Cache
 from headstart.models.heads import Model
+from headstart.models.seq2seq import Seq2Seq, State
 
 Step = Callable[[Tensor], Tensor]
+
+
+class BranchingStep(Protocol):
+    def __call__(self, ids: Tensor) -> Tensor: ...
+
+    def keep(self, rows: Tensor) -> None:
+        """From here on, row i goes on from what was row rows[i]."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -50,6 +61,77 @@ def generate(step: Step, prompt: Tensor, tokens: int, end: int | None, how: Samp
             return
 
 
+@dataclass(frozen=True)
+class Hypothesis:
+    ids: list[int]  # without the end
+    log_probability: float  # of all its tokens, the end included
+    score: float  # what hypotheses are ranked by: log_probability / tokens ** length_penalty
+    finished: bool  # whether the end was reached
+
+
+@torch.inference_mode()
+def search(
+    step: BranchingStep, start: Tensor, tokens: int, end: int, beams: int = 1, length_penalty: float = 1.0
+) -> list[list[Hypothesis]]:
+    """The `beams` best continuations of each (B, T) row of `start`, of `tokens` tokens at most, best first.
+
+    One beam is greedy. A text is done when it has `beams` finished continuations of which even the worst is better
+    than what the best unfinished one is worth now.
+    """
+    found: list[list[Hypothesis]] = [[] for _ in start]
+    texts = torch.arange(len(start), device=start.device)  # those at work
+    written = start.new_empty(len(start), 1, 0)  # (texts, beams, tokens so far)
+    sums = torch.zeros(len(start), 1, device=start.device)  # log probabilities, (texts, beams)
+    logits = step(start)
+    for length in range(1, tokens + 1):
+        vocab = logits.size(-1)
+        totals = (sums.unsqueeze(-1) + logits.view(*sums.shape, vocab).log_softmax(-1)).flatten(1)
+        # At most one of a beam's continuations ends it, so of twice as many enough go on.
+        top = totals.topk(min(2 * beams, totals.size(1)))
+        beam, token = top.indices // vocab, top.indices % vocab
+        ends = token == end
+        for i, rank in ends[:, :beams].nonzero().tolist():
+            ids = written[i, beam[i, rank]].tolist()
+            total = float(top.values[i, rank])
+            found[int(texts[i])].append(Hypothesis(ids, total, total / length**length_penalty, True))
+        going = min(beams, sums.size(1) * (vocab - 1))
+        order = (ends.int() * totals.size(1) + torch.arange(ends.size(1), device=ends.device)).argsort(1)[:, :going]
+        beam, token, sums = (each.gather(1, order) for each in (beam, token, top.values))
+        written = torch.cat([written.gather(1, beam.unsqueeze(-1).expand(-1, -1, length - 1)), token.unsqueeze(-1)], 2)
+        worth = (sums[:, 0] / length**length_penalty).tolist()
+        open_ = [i for i, text in enumerate(texts.tolist()) if not _settled(found[text], beams, worth[i])]
+        if not open_ or length == tokens:
+            break
+        at_work = torch.tensor(open_, device=start.device)
+        rows = at_work.unsqueeze(1) * (logits.size(0) // len(texts)) + beam[at_work]
+        texts, written, sums = texts[at_work], written[at_work], sums[at_work]
+        step.keep(rows.flatten())
+        logits = step(token[at_work].view(-1, 1))
+    for i in open_:
+        for ids, total in zip(written[i].tolist(), sums[i].tolist(), strict=True):
+            found[int(texts[i])].append(Hypothesis(ids, total, total / len(ids) ** length_penalty, False))
+    return [sorted(each, key=lambda h: (not h.finished, -h.score))[:beams] for each in found]
+
+
+def _settled(found: list[Hypothesis], beams: int, worth: float) -> bool:
+    best = sorted((h.score for h in found), reverse=True)[:beams]
+    return len(best) == beams and best[-1] >= worth
+
+
+class TranslationStep:
+    """The step function of an encoder and decoder that have read their sources."""
+
+    def __init__(self, model: Seq2Seq, state: State) -> None:
+        self.model, self.state = model, state
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        logits, self.state = self.model.step(ids, self.state)
+        return logits
+
+    def keep(self, rows: Tensor) -> None:
+        self.state = {name: each[rows] for name, each in self.state.items()}
+
+
 class LanguageStep:
     """The step function of a causal language model; beyond its context it keeps the later half and goes on."""
 
@@ -66,6 +148,11 @@ class LanguageStep:
             seen = torch.cat(self.seen, dim=1)
             ids = seen[:, -(base.max_len // 2) :] if seen.size(1) > base.max_len else seen
         return self.model.head.logits(base.step(ids, self.cache).last[:, -1])
+
+    def keep(self, rows: Tensor) -> None:
+        self.seen = [torch.cat(self.seen, dim=1)[rows]]
+        if self.cache is not None:
+            self.cache = Cache([held[:, rows] for held in self.cache.layers], self.cache.length)
 
 
 def _sample(logits: Tensor, how: Sampling, random: torch.Generator) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch.testing import assert_close
 
 from headstart.config import TransformerConfig
-from headstart.models.decode import LanguageStep, Sampling, generate
+from headstart.models.decode import LanguageStep, Sampling, generate, search
 from headstart.models.heads import LanguageHead, Model
 from headstart.models.transformer import Transformer
 
@@ -68,3 +68,84 @@ def test_sampling_follows_its_seed_and_the_probabilities(tiny: Callable[..., Tra
 def test_generation_stops_at_the_end_token() -> None:
     sure = torch.tensor([[0.0, 9.0]])
     assert [c.id for c in generate(lambda ids: sure, PROMPT, 5, 1, Sampling())] == [1]
+
+
+# --- search
+
+END = 0
+
+
+class Table:
+    """A step function whose next-token logits are a fixed function of all tokens so far."""
+
+    def __init__(self, vocab: int, texts: int) -> None:
+        self.vocab, self.rows = vocab, [(text,) for text in range(texts)]
+
+    def __call__(self, ids: torch.Tensor) -> torch.Tensor:
+        self.rows = [(*row, *new) for row, new in zip(self.rows, ids.tolist(), strict=True)]
+        return torch.stack([self.logits(row) for row in self.rows])
+
+    def logits(self, row: tuple[int, ...]) -> torch.Tensor:
+        return 2 * torch.randn(self.vocab, generator=torch.Generator().manual_seed(abs(hash(row)) % 2**31))
+
+    def keep(self, rows: torch.Tensor) -> None:
+        self.rows = [self.rows[i] for i in rows.tolist()]
+
+
+def every_sequence(table: Table, text: int, tokens: int) -> list[tuple[float, list[int]]]:
+    """All sequences that end within `tokens`, with their log probabilities, best first."""
+    found, open_ = [], [((text, 1), 0.0)]
+    for _ in range(tokens):
+        further = []
+        for row, total in open_:
+            for token, logp in enumerate(table.logits(row).log_softmax(-1).tolist()):
+                if token == END:
+                    found.append((total + logp, list(row[2:])))
+                else:
+                    further.append(((*row, token), total + logp))
+        open_ = further
+    return sorted(found, reverse=True)
+
+
+def test_a_wide_enough_beam_finds_what_looking_everywhere_finds() -> None:
+    start = torch.ones(3, 1, dtype=torch.long)
+    found = search(Table(4, 3), start, 4, END, beams=200, length_penalty=0.0)
+    for text, best in enumerate(found):
+        expected = every_sequence(Table(4, 3), text, 4)
+        assert [h.ids for h in best if h.finished][:20] == [ids for _, ids in expected[:20]]
+        assert_close([h.log_probability for h in best[:20]], [p for p, _ in expected[:20]], atol=1e-4, rtol=1e-4)
+
+
+def test_one_beam_is_greedy_and_texts_do_not_disturb_each_other() -> None:
+    start = torch.ones(5, 1, dtype=torch.long)
+    for text, best in enumerate(search(Table(6, 5), start, 12, END)):
+        row, ids = (text, 1), []
+        while len(ids) < 12 and (token := int(Table(6, 5).logits(row).argmax())) != END:
+            row, ids = (*row, token), [*ids, token]
+        assert [h.ids for h in best] == [ids]
+        assert best[0].finished == (len(ids) < 12)
+
+
+def test_the_best_come_first_and_the_length_penalty_favours_longer_ones() -> None:
+    start = torch.ones(4, 1, dtype=torch.long)
+    means = []
+    for penalty in (0.0, 2.0):
+        found = search(Table(5, 4), start, 8, END, beams=4, length_penalty=penalty)
+        for best in found:
+            assert len({tuple(h.ids) for h in best}) == len(best) == 4
+            scores = [h.score for h in best if h.finished]
+            assert scores == sorted(scores, reverse=True)
+            assert_close([h.log_probability / (len(h.ids) + 1) ** penalty for h in best if h.finished], scores)
+        means.append(sum(len(best[0].ids) for best in found))
+    assert means[0] < means[1]
+
+
+def test_a_language_model_can_be_searched_too(tiny: Callable[..., TransformerConfig]) -> None:
+    m = model(tiny)
+    best = search(LanguageStep(m), PROMPT, 6, end=52, beams=3)[0]
+    greedy = [c.id for c in generate(LanguageStep(m), PROMPT, 6, 52, Sampling())]
+    assert search(LanguageStep(m), PROMPT, 6, end=52)[0][0].ids == [i for i in greedy if i != 52]
+    for h in best:
+        ids = torch.tensor([[*PROMPT[0].tolist(), *h.ids, *([52] if h.finished else [])]])
+        logp = m(ids, torch.ones_like(ids, dtype=torch.bool)).log_softmax(-1)[0, 4:-1].detach()
+        assert_close(float(logp.gather(1, ids[0, 5:, None]).sum()), h.log_probability, atol=1e-3, rtol=1e-3)
