@@ -16,11 +16,24 @@ _HOMES = {
     "LanguageModel": "headstart.use.language",
     "Study": "headstart.study.study",
     "compare": "headstart.study.study",
+    "Translations": "headstart.use.translate",
     "finetune": "headstart.train.finetune",
     "inspect": "headstart.use.inspect",
     "pretrain": "headstart.train.pretrain",
+    "translate": "headstart.train.translate",
 }
-__all__ = ["Classifier", "Inspector", "LanguageModel", "Study", "compare", "finetune", "inspect", "pretrain"]
+__all__ = [
+    "Classifier",
+    "Inspector",
+    "LanguageModel",
+    "Study",
+    "Translations",
+    "compare",
+    "finetune",
+    "inspect",
+    "pretrain",
+    "translate",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from headstart.cli import app
 from headstart.cli.settings import FLAGS, file_settings, nested_settings, recipe
-from headstart.config import FinetuneConfig, PretrainConfig, TransformerConfig
+from headstart.config import FinetuneConfig, PretrainConfig, TransformerConfig, TranslateConfig
 from headstart.schema import Frozen, parse, read_toml, to_toml
 from headstart.train.finetune import finetune
 from headstart.train.pretrain import pretrain
@@ -22,7 +22,17 @@ from headstart.train.run import Run
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 ROOT = typer.main.get_command(app)
-KINDS: dict[str, type[PretrainConfig | FinetuneConfig]] = {"pretrain": PretrainConfig, "finetune": FinetuneConfig}
+KINDS: dict[str, type[Frozen]] = {
+    "pretrain": PretrainConfig,
+    "finetune": FinetuneConfig,
+    "translate train": TranslateConfig,
+}
+REQUIRED: dict[type[Frozen], dict[str, Any]] = {
+    PretrainConfig: {"data": {"paths": ["a"]}},
+    FinetuneConfig: {"data": {"train": "a"}, "base": "b"},
+    TranslateConfig: {"data": {"pairs": ["a"]}},
+}
+REQUIRED_NAMES = ("data.paths", "data.train", "data.pairs", "base")
 NO_SETTINGS = {"--out", "--config", "--set", "--resume", "--dry-run", "--json", "--quiet", "--debug"}
 
 
@@ -35,10 +45,7 @@ def names(kind: type[Frozen], prefix: str = "") -> Iterator[str]:
 
 
 def default(kind: type[Frozen], name: str) -> Any:
-    required: dict[str, Any] = (
-        {"data": {"paths": ["a"]}} if kind is PretrainConfig else {"data": {"train": "a"}, "base": "b"}
-    )
-    value: Any = parse(kind, required)
+    value: Any = parse(kind, REQUIRED[kind])
     for part in name.split("."):
         value = getattr(value, part)
     return value
@@ -48,7 +55,10 @@ def default(kind: type[Frozen], name: str) -> Any:
 
 
 def flags(verb: str) -> dict[str, Any]:
-    return {(p.metavar if p.param_type_name == "argument" else p.opts[0]): p for p in ROOT.commands[verb].params}  # type: ignore[attr-defined]
+    command: Any = ROOT
+    for word in verb.split():
+        command = command.commands[word]
+    return {(p.metavar if p.param_type_name == "argument" else p.opts[0]): p for p in command.params}
 
 
 @pytest.mark.parametrize("verb", KINDS)
@@ -63,7 +73,7 @@ def test_every_flag_stands_for_a_setting_or_is_known_not_to(verb: str) -> None:
 )
 def test_help_tells_the_default_of_the_setting(verb: str, name: str) -> None:
     flag = FLAGS[name]
-    value = default(KINDS[verb], name) if name not in ("data.paths", "data.train", "base") else None
+    value = default(KINDS[verb], name) if name not in REQUIRED_NAMES else None
     told = re.search(r"\[default: (.*)\]$", flags(verb)[flag].help)
     depends = name in (
         "model.context",
@@ -72,9 +82,9 @@ def test_help_tells_the_default_of_the_setting(verb: str, name: str) -> None:
         "data.labels",
         "data.max_line_bytes",
     )  # a number is not the answer
-    if name in ("data.paths", "data.train", "base") or value is False:
+    if name in REQUIRED_NAMES or value is False:
         assert told is None
-    elif value is None or depends:
+    elif value is None or value == () or depends:
         assert told, f"{flag} says nothing of its default"
         assert not re.match(r"\d", told[1])
     else:
@@ -89,14 +99,15 @@ WRONG = [
     ("pretrain", "--steps", "-1"), ("pretrain", "--batch-size", "0"), ("pretrain", "--lr", "0"),
     ("pretrain", "--seed", "-1"), ("pretrain", "--threads", "-1"), ("finetune", "--init", "zzz"),
     ("finetune", "--train", "zzz"), ("finetune", "--pool", "zzz"), ("finetune", "--epochs", "0"),
-    ("finetune", "--batch-size", "0"), ("finetune", "--lr", "-1"),
+    ("finetune", "--batch-size", "0"), ("finetune", "--lr", "-1"), ("translate train", "--model", "rnn"),
+    ("translate train", "--hidden", "0"), ("translate train", "--split", "letters"), ("translate train", "--beam", "0"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("verb", "flag", "value"), WRONG)
 def test_a_wrong_value_is_told_by_setting_and_flag(verb: str, flag: str, value: str) -> None:
     base = ["--base", "runs/base"] if verb == "finetune" else []
-    done = CliRunner().invoke(app, [verb, "data.csv", *base, f"{flag}={value}"])
+    done = CliRunner().invoke(app, [*verb.split(), "data.csv", *base, f"{flag}={value}"])
     assert done.exit_code == 4, done.output
     setting = next(name for name, known in FLAGS.items() if known == flag and name in set(names(KINDS[verb])))
     assert f"{setting} ({flag}): " in done.stderr
@@ -107,19 +118,20 @@ def test_a_wrong_value_is_told_by_setting_and_flag(verb: str, flag: str, value: 
 
 @pytest.mark.parametrize("verb", KINDS)
 def test_the_example_holds_every_setting_with_its_default(verb: str) -> None:
-    kind, file = KINDS[verb], EXAMPLES / f"{verb}.toml"
+    kind, file = KINDS[verb], EXAMPLES / f"{verb.split()[0]}.toml"
     settings, text = read_toml(file), file.read_text("utf-8")
-    required = {"data": {"paths": settings["data"]["paths"]}} if verb == "pretrain" else {
-        "data": {"train": settings["data"]["train"]}, "base": settings["base"]
-    }  # fmt: skip
+    needed = {"pretrain": "paths", "finetune": "train", "translate train": "pairs"}[verb]
+    required = {"data": {needed: settings["data"][needed]}} | ({"base": settings["base"]} if "base" in settings else {})
     assert parse(kind, settings) == parse(kind, required)
-    tables = re.split(r"^\[(\w+)\]$", text, flags=re.MULTILINE)
+    tables = re.split(r"^\[(\w+)\](?: +#.*)?$", text, flags=re.MULTILINE)
     found = {
         prefix + name
         for prefix, part in zip(["", *(f"{t}." for t in tables[1::2])], tables[::2], strict=True)
         for name in re.findall(r"^(?:# )?(\w+) += ", part, flags=re.MULTILINE)
     }
-    elsewhere = ("model.", "tokenizer.") if verb == "finetune" else ("model.vocab",)  # filled in by the run
+    elsewhere = (
+        ("model.", "tokenizer.") if verb == "finetune" else ("model.vocab", "model.target_vocab", "model.longest")
+    )
     assert found == {name for name in names(kind) if name != "job" and not name.startswith(elsewhere)}
 
 

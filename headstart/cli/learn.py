@@ -105,7 +105,7 @@ def pretrain(
         PretrainConfig, given, settings, file, out, resume, needs={"data.paths": "a CORPUS: files or folders of text"}
     )
     if dry_run:
-        _show_estimate(config, resume, as_json)
+        show_estimate(config, resume, as_json)
         return
     from headstart.train.pretrain import pretrain as job
 
@@ -217,7 +217,7 @@ def finetune(
     if refused and config.base not in PRESETS and not resume:
         raise ConfigError(f"{', '.join(refused)}: the base {base or config.base} settles this. Leave it out.")
     if dry_run:
-        _show_estimate(config, resume, as_json)
+        show_estimate(config, resume, as_json)
         return
     from headstart.train.finetune import finetune as job
 
@@ -253,7 +253,8 @@ def finetune(
     show(f"learning curves: {Path(out) / 'curves.png'}")
 
 
-def _show_estimate(config: Any, resume: bool, as_json: bool) -> None:
+def show_estimate(config: Any, resume: bool, as_json: bool) -> None:
+    """What a run with these settings would cost."""
     from headstart.errors import UserError
 
     if resume:

@@ -180,10 +180,16 @@ def evaluate(
 @app.command()
 @guarded
 def params(
-    target: Annotated[str, Argument(metavar="RUN|PRESET", help="A run, or gpt, bert or classic.", show_default=False)],
+    target: Annotated[
+        str,
+        Argument(
+            metavar="RUN|PRESET", help="A run; gpt, bert or classic; or a model of translate train.", show_default=False
+        ),
+    ],
     vocab: Annotated[int | None, Option(help="For a preset: entries of its vocabulary.")] = None,
     head: Annotated[str, Option(help="For a preset: lm or classify.")] = "lm",
     labels: Annotated[int, Option(min=2, help="For --head classify: how many.")] = 2,
+    hidden: Annotated[int | None, Option(help="For a model of translate train: its width. [default: 64]")] = None,
     size: Size = None,
     context: Context = None,
     settings: Set = None,
@@ -196,14 +202,16 @@ def params(
 
     if head not in ("lm", "classify"):
         raise UserError(f"--head takes lm or classify, not '{head}'.{did_you_mean(head, ('lm', 'classify'))}")
-    from headstart.use.params import preset_parameters, run_parameters
+    from headstart.use.params import TRANSLATORS, preset_parameters, run_parameters, translator_parameters
 
-    if target in PRESETS:
-        given = {"model.preset": target, "model.vocab": vocab, "model.size": size, "model.context": context}
+    if target in (*PRESETS, *TRANSLATORS):
+        own = {"model.preset": target} if target in PRESETS else {"model.kind": target, "model.hidden": hidden}
+        given = {**own, "model.vocab": vocab, "model.size": size, "model.context": context}
         nested = nested_settings(given, settings)
         if nested.keys() - {"model"}:
             raise ConfigError(f"params knows only settings of the model, not {', '.join(nested.keys() - {'model'})}.")
-        result = preset_parameters(nested["model"], head, labels)
+        model = nested["model"]
+        result = preset_parameters(model, head, labels) if target in PRESETS else translator_parameters(model)
     else:
         result = run_parameters(target)
     if as_json:
@@ -214,6 +222,7 @@ def params(
     ]
     show_table(["module", "parameters", "formula", ""], rows, right=(1,))
     show()
-    show(
-        f"one layer {result['layer']:,}   base {result['base']:,}   total {result['total']:,}   trainable {result['trainable']:,}"
-    )
+    counts = {"layer": "one layer", "base": "base", "encoder": "encoder", "total": "total", "trainable": "trainable"}
+    show("   ".join(f"{name} {result[key]:,}" for key, name in counts.items() if key in result))
+    for note in result.get("notes", []):
+        show(note)

@@ -26,6 +26,16 @@ FLAGS = {
     "data.labels": "--labels",
     "data.text_column": "--text-column",
     "data.label_column": "--label-column",
+    "split": "--split",
+    "data.pairs": "PAIRS",
+    "beam": "--beam",
+    "data.source_column": "--source-column",
+    "data.target_column": "--target-column",
+    "data.hold_out": "--hold-out",
+    "source.kind": "--level",
+    "target.kind": "--target-level",
+    "model.kind": "--model",
+    "model.hidden": "--hidden",
     "data.encoding": "--encoding",
     "data.on_bad_bytes": "--on-bad-bytes",
     "data.strip_nul": "--strip-nul",
@@ -98,8 +108,9 @@ def file_settings(kind: Any, file: str) -> dict[str, Any]:
         for name in ("train", "valid", "test"):
             if isinstance(data.get(name), str):
                 data[name] = placed(data[name])
-        if isinstance(data.get("paths"), list):
-            data["paths"] = [placed(path) if isinstance(path, str) else path for path in data["paths"]]
+        for name in ("paths", "pairs", "valid", "test"):
+            if isinstance(data.get(name), list):
+                data[name] = [placed(path) if isinstance(path, str) else path for path in data[name]]
     if isinstance(settings.get("base"), str):
         settings["base"] = placed_base(settings["base"])
     return settings
@@ -121,6 +132,12 @@ def recipe(config: Any) -> dict[str, Any]:
         del train["checkpoint_every"]
     if config.job == "pretrain" and every == max(1, steps // 10):
         del train["eval_every"]
+    if config.job == "translate":
+        del model["target_vocab"], model["longest"]
+        if steps == config.epochs * every:
+            del train["steps"], train["eval_every"]
+        if config.target == config.source:
+            del settings["target"]
     if config.job == "finetune":
         if steps == max(config.least_steps, config.epochs * every):
             del train["steps"], train["eval_every"]

@@ -56,7 +56,7 @@ class Labelled:
             "labels": {name: dict(sorted(Counter(e.label for e in rows).items())) for name, rows in parts.items()},
             "reading": self.reading.facts(),
             "hygiene": check(parts) if look_for_copies else None,
-            "split_sha256": _digest(*(f"{name}\t{e.label}\t{e.text}" for name, rows in parts.items() for e in rows)),
+            "split_sha256": digest(*(f"{name}\t{e.label}\t{e.text}" for name, rows in parts.items() for e in rows)),
         }
 
 
@@ -132,7 +132,7 @@ def draw(data: Labelled, labels: int, seed: int) -> Labelled:
     if labels > len(pool):
         raise DataError(f"{labels} labels were asked for; there are {len(pool)}.", "DATA_SMALL")
     classes: dict[str, list[Example]] = defaultdict(list)
-    for example in sorted(pool, key=lambda e: _digest(str(seed), e.label, e.text)):
+    for example in sorted(pool, key=lambda e: digest(str(seed), e.label, e.text)):
         classes[example.label].append(example)
     # Every class is spread evenly over (0, 1), so that any beginning of the whole has the shares of the whole.
     ranked = sorted(
@@ -157,7 +157,7 @@ def hash_split(
     groups: dict[Hashable, list[tuple[str, list[int]]]] = defaultdict(list)
     for key, rows in copies.items():
         stratum = min((strata[i] for i in rows), key=repr)  # not the first: that would depend on the order
-        groups[stratum].append((_digest(str(seed), key), rows))
+        groups[stratum].append((digest(str(seed), key), rows))
     taken: set[int] = set()
     for members in groups.values():
         room = round(fraction * sum(len(rows) for _, rows in members))
@@ -197,8 +197,9 @@ def _stratified(rows: list[Example], fraction: float, seed: int) -> tuple[list[E
     return hash_split(rows, [e.text for e in rows], [e.label for e in rows], fraction, seed)
 
 
-def _digest(*parts: str) -> str:
-    digest = hashlib.sha256()
+def digest(*parts: str) -> str:
+    """SHA-256 of some texts."""
+    found = hashlib.sha256()
     for part in parts:
-        digest.update(part.encode("utf-8", "surrogatepass") + b"\0")
-    return digest.hexdigest()
+        found.update(part.encode("utf-8", "surrogatepass") + b"\0")
+    return found.hexdigest()

@@ -166,12 +166,17 @@ class Tokenizer:
     def seamless(self) -> bool:
         """Whether a text may be cut anywhere: a tokenizer that marks where words begin would add a space there."""
         halves = [i for half in "ab" for i in self.backend.encode(half, add_special_tokens=False).ids]
-        return isinstance(self.backend.decoder, decoders.Fuse) or self.decode(halves) == "ab"
+        return self.by_character or self.decode(halves) == "ab"
 
     @property
     def lossless(self) -> bool:
         """Whether the tokens hold the whole text: nothing normalized away, no space forgotten."""
         return self.backend.normalizer is None and not isinstance(self.backend.decoder, decoders.WordPiece)
+
+    @property
+    def by_character(self) -> bool:
+        """Whether every token is one character."""
+        return isinstance(self.backend.decoder, decoders.Fuse)
 
     def decode(self, ids: Iterable[int]) -> str:
         return str(self.backend.decode([int(i) for i in ids], skip_special_tokens=True))

@@ -10,16 +10,19 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from headstart.config import FinetuneConfig, PretrainConfig, TrainConfig
-from headstart.models.heads import Model
+from torch import nn
+
+from headstart.config import AnyConfig, FinetuneConfig, PretrainConfig, TrainConfig
 from headstart.text.batch import Batches
-from headstart.train import finetune, pretrain
+from headstart.train import finetune, pretrain, translate
 from headstart.train.checkpoint import KEPT, Progress, checkpoint_bytes, weight_bytes
 from headstart.train.finetune import Finetuning
 from headstart.train.loop import Task, apply_gradients, gradients, prepare_device
 from headstart.train.optim import build_optimizer
 from headstart.train.pretrain import Pretraining, sample
+from headstart.train.translate import Translating
 
+Job = Pretraining | Finetuning | Translating
 TIMED = 1.0  # seconds of updates, but LEAST of them at least: one of a large model takes longer
 LEAST, MOST = 3, 50
 LOOKED_AT = 100  # batches among which the longest is looked for: it decides the memory
@@ -28,7 +31,7 @@ PREDICTED = 150  # bytes beside the text of a test row in predictions.jsonl
 LOGGED = 330  # bytes of a measurement, in log.jsonl and for TensorBoard
 
 
-def estimate(cfg: PretrainConfig | FinetuneConfig) -> dict[str, Any]:
+def estimate(cfg: AnyConfig) -> dict[str, Any]:
     """Parameters, tokens, updates, seconds, memory and disk of a run with these settings, on this machine."""
     threads = prepare_device(cfg.train)
     began = time.perf_counter()
@@ -62,14 +65,16 @@ def estimate(cfg: PretrainConfig | FinetuneConfig) -> dict[str, Any]:
     }
 
 
-def _prepared(cfg: PretrainConfig | FinetuneConfig) -> Pretraining | Finetuning:
+def _prepared(cfg: AnyConfig) -> Job:
     if isinstance(cfg, PretrainConfig):
         return pretrain.prepare(cfg)
-    return finetune.prepare(cfg.model_copy(update={"features": None}))  # they would be written
+    if isinstance(cfg, FinetuneConfig):
+        return finetune.prepare(cfg.model_copy(update={"features": None}))  # they would be written
+    return translate.prepare(cfg)
 
 
 def _timed_updates(
-    model: Model, task: Task[Any], batches: Batches[Any], cfg: TrainConfig
+    model: nn.Module, task: Task[Any, Any], batches: Batches[Any], cfg: TrainConfig
 ) -> tuple[float, float, float, int]:
     """Seconds of the first update, seconds and tokens of a later one, and how many were made to know.
 
@@ -95,7 +100,7 @@ def _timed_updates(
     return first, sum(seconds) / len(seconds), now.tokens / len(seconds), len(seconds)
 
 
-def _timed_evaluation(model: Model, task: Task[Any], valid: Callable[[], Iterable[Any]], device: str) -> float:
+def _timed_evaluation(model: nn.Module, task: Task[Any, Any], valid: Callable[[], Iterable[Any]], device: str) -> float:
     """Seconds of one evaluation, from a few of its batches: short, middling and long ones."""
     count = sum(1 for _ in valid())
     some = [batch for i, batch in enumerate(valid()) if i % max(1, count // LEAST) == 0]
@@ -111,7 +116,7 @@ def _timed_samples(job: Pretraining) -> float:
     return time.perf_counter() - began
 
 
-def _memory(model: Model) -> dict[str, int]:
+def _memory(model: nn.Module) -> dict[str, int]:
     """The most that the process has needed so far, which has made real updates, and what is to come on top."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     statm = Path("/proc/self/statm")
@@ -120,7 +125,7 @@ def _memory(model: Model) -> dict[str, int]:
     return {"memory_bytes": max(peak + best, now + best + checkpoint_bytes(model))}
 
 
-def _disk(job: Pretraining | Finetuning, evaluations: int) -> dict[str, int]:
+def _disk(job: Job, evaluations: int) -> dict[str, int]:
     """Bytes in the run directory at most while the run lasts (one checkpoint more than are kept), and afterwards."""
     cfg, checkpoint = job.cfg.train, checkpoint_bytes(job.model)
     logged = LOGGED * (cfg.steps // cfg.log_every + evaluations)

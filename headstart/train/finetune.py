@@ -135,7 +135,9 @@ def _open_base(base: str) -> Saved:
 
 
 def _kept(run: Run) -> tuple[TransformerConfig, Tokenizer]:
-    return run.config.model, Tokenizer.load(run.path / "model" / "tokenizer.json")
+    config = run.config
+    assert isinstance(config, FinetuneConfig), "Run.start has made sure of the job"
+    return config.model, Tokenizer.load(run.path / "model" / "tokenizer.json")
 
 
 def _shape_and_tokenizer(

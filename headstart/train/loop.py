@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from headstart.config import TrainConfig
 from headstart.errors import ConfigError, Stopped
-from headstart.models.heads import Model
 from headstart.text.batch import AnyBatch, B, Batches
 from headstart.train.checkpoint import Progress, Saver, Tensors, load_checkpoint, load_weights, weights
 from headstart.train.events import Events
@@ -26,13 +25,15 @@ from headstart.train.optim import build_optimizer, learning_rate
 from headstart.train.run import Run
 from headstart.train.watch import Watch
 
+M = TypeVar("M", bound=nn.Module)
+M_contra = TypeVar("M_contra", bound=nn.Module, contravariant=True)
 B_contra = TypeVar("B_contra", bound=AnyBatch, contravariant=True)
 
 
-class Task(Protocol[B_contra]):
-    def loss(self, model: Model, batch: B_contra) -> tuple[Tensor, float]: ...
+class Task(Protocol[M_contra, B_contra]):
+    def loss(self, model: M_contra, batch: B_contra) -> tuple[Tensor, float]: ...
 
-    def evaluate(self, model: Model, batches: Iterable[B_contra]) -> dict[str, Any]: ...
+    def evaluate(self, model: M_contra, batches: Iterable[B_contra]) -> dict[str, Any]: ...
 
     def rank(self, scores: dict[str, Any]) -> tuple[float, ...]:
         """Picks the kept weights; larger is better."""
@@ -51,8 +52,8 @@ def prepare_device(cfg: TrainConfig) -> int:
 
 
 def train(
-    model: Model,
-    task: Task[B],
+    model: M,
+    task: Task[M, B],
     batches: Batches[B],
     valid: Callable[[], Iterable[B]] | None,
     cfg: TrainConfig,
@@ -129,7 +130,7 @@ def train(
 
 
 def gradients(
-    model: Model, task: Task[B], batches: Batches[B], free: list[nn.Parameter], cfg: TrainConfig, now: Progress
+    model: M, task: Task[M, B], batches: Batches[B], free: list[nn.Parameter], cfg: TrainConfig, now: Progress
 ) -> dict[str, float]:
     """The next update: `accumulate` batches, their gradients divided by all that they counted, and clipped."""
     model.train()

@@ -70,6 +70,8 @@ def read_model(folder: Path) -> Saved:
     """The model of a run's model/ folder."""
     try:
         described = json.loads((folder / "config.json").read_text("utf-8"))["headstart"]
+        if described["head"] == "translate":
+            raise ModelError(f"{folder.parent} is a translator. Use headstart translate apply, or translate evaluate.")
         spec = HeadSpec(described["head"], tuple(described["labels"]), described["pool"])
         tensors = load((folder / "model.safetensors").read_bytes())
     except FileNotFoundError as error:

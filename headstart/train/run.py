@@ -27,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO, TypeVar
 
-from headstart.config import FinetuneConfig, PretrainConfig, load_run_config, parse_run_config
+from headstart.config import AnyConfig, load_run_config, parse_run_config
 from headstart.errors import ConfigError, DataError, ModelError, ResourceError, UserError, did_you_mean
 from headstart.schema import differences, to_toml
 from headstart.train.disk import DRAFT, write_file
@@ -36,8 +36,7 @@ from headstart.train.lock import lock_folder
 from headstart.train.log import Log
 from headstart.train.watch import Watch
 
-C = TypeVar("C", PretrainConfig, FinetuneConfig)
-Config = PretrainConfig | FinetuneConfig
+C = TypeVar("C", bound=AnyConfig)
 MAY_CHANGE = (  # when a run is resumed; anything else would make it another run
     *("train.threads", "train.device"),  # these change the last bits of the weights, which is told and kept
     *("train.log_every", "train.checkpoint_every", "train.keep_checkpoints", "train.tensorboard"),
@@ -55,7 +54,7 @@ class Run:
         self.changes: list[str] = []  # of this process against the one before: not the same bits
 
     @classmethod
-    def start(cls, path: str | Path, resume: bool, config: Config, threads: int) -> Run:
+    def start(cls, path: str | Path, resume: bool, config: AnyConfig, threads: int) -> Run:
         """A locked run directory to write into: a new one, or with `resume` the one that is there.
 
         `threads` are those that torch will really use: to the last bit, a run repeats only with as many.
@@ -91,7 +90,7 @@ class Run:
             job = run.read_json("env.json").get("asked", {}).get("job", "pretrain")
             raise ModelError(
                 f"{path}: this run is not finished: it is still at work, or was stopped. To go on with a stopped one: "
-                f"headstart {job} --out {path} --resume.",
+                f"headstart {verb(job)} --out {path} --resume.",
                 "RUN_UNFINISHED",
             )
         return run
@@ -130,7 +129,7 @@ class Run:
         return (self.path / "log.jsonl").exists() or any(path.name != first for path in saved)
 
     @property
-    def config(self) -> PretrainConfig | FinetuneConfig:
+    def config(self) -> AnyConfig:
         path = self.path / "config.toml"
         if not path.exists():
             raise ModelError(f"{self.path}: config.toml is missing.", "RUN_DAMAGED")
@@ -142,7 +141,7 @@ class Run:
         config = parse_run_config(self.read_json("env.json").get("asked"), str(self.path / "env.json"))
         if not isinstance(config, kind):
             raise UserError(
-                f"{self.path} is a run of another kind ({config.job}). Resume it with headstart {config.job}."
+                f"{self.path} is a run of another kind ({config.job}). Resume it with headstart {verb(config.job)}."
             )
         return config
 
@@ -151,7 +150,7 @@ class Run:
             raise UserError(f"{self.path}: there is no run here to resume. Leave out --resume to begin one.")
         self._check_format()
 
-    def write_config(self, config: Config) -> None:
+    def write_config(self, config: AnyConfig) -> None:
         self.write_text("config.toml", to_toml(config))
 
     def write_json(self, name: str, value: Any) -> None:
@@ -284,8 +283,8 @@ class Run:
         hint = "" if self.finished else ", or go on with --resume"
         raise UserError(f"{self.path} {done}. Choose another --out{hint}.", "RUN_EXISTS")
 
-    def _must_agree(self, config: Config, threads: int) -> None:
-        asked = self.asked(PretrainConfig) if isinstance(config, PretrainConfig) else self.asked(FinetuneConfig)
+    def _must_agree(self, config: AnyConfig, threads: int) -> None:
+        asked = self.asked(type(config))
         changed = [d for d in differences(asked, config.model_dump()) if d.partition(":")[0] not in MAY_CHANGE]
         if changed:
             raise _other_settings(self.path, changed)
@@ -325,6 +324,11 @@ def _other_settings(run: Path, changed: list[str]) -> ConfigError:
     )
 
 
+def verb(job: str) -> str:
+    """The words of the command line that do a job."""
+    return "translate train" if job == "translate" else job
+
+
 def runs_in(folder: str | Path) -> list[Run]:
     """Every run below a folder, by name, the cells of studies aside; the folder may itself be one."""
     if not os.path.isdir(folder):
@@ -338,7 +342,7 @@ def runs_in(folder: str | Path) -> list[Run]:
     return sorted(found, key=lambda run: run.path)
 
 
-def _asked(config: Config, threads: int) -> dict[str, Any]:
+def _asked(config: AnyConfig, threads: int) -> dict[str, Any]:
     facts = {"device": config.train.device, "threads": threads, "seed": config.train.seed}
     return {**facts, "asked": config.model_dump(mode="json")}
 

@@ -8,13 +8,18 @@ from typing import Any
 
 import torch
 
-from headstart.config import PRESETS, FinetuneConfig, TransformerConfig
+from headstart.config import PRESETS, FinetuneConfig, Seq2SeqConfig, TransformerConfig, TranslateConfig
 from headstart.errors import ConfigError, did_you_mean
 from headstart.models.base import freeze, parameter_table
 from headstart.models.heads import Model
+from headstart.models.seq2seq import Seq2Seq
 from headstart.schema import parse
 from headstart.train.model_dir import HeadSpec, build_model, read_model
 from headstart.train.run import Run
+from headstart.train.translate import build_seq2seq, read_translator
+
+TRANSLATORS = ("gru", "lstm", "gru-additive", "lstm-additive", "attention", "transformer")
+GATES = {"gru": 3, "lstm": 4}  # matrices of a recurrent layer, for its input and for its state
 
 
 def preset_parameters(settings: dict[str, Any], head: str, labels: int) -> dict[str, Any]:
@@ -34,10 +39,48 @@ def run_parameters(path: str | Path) -> dict[str, Any]:
             f"'{path}' is neither a run nor a preset ({', '.join(PRESETS)}).{did_you_mean(str(path), PRESETS)}"
         )
     run = Run.open(path)
-    model, config = read_model(run.path / "model").model, run.config
+    config = run.config
+    if isinstance(config, TranslateConfig):
+        return describe_translator(read_translator(run.path / "model").model, config.model)
+    model = read_model(run.path / "model").model
     if isinstance(config, FinetuneConfig):
         freeze(model.base, config.scope)
     return describe(model)
+
+
+def translator_parameters(settings: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of an encoder and a decoder; no weights are made."""
+    cfg = parse(Seq2SeqConfig, {"target_vocab": settings.get("vocab", 0), **settings})
+    if not cfg.vocab:
+        raise ConfigError("An encoder and a decoder have no vocabulary yet: give its size with --vocab.")
+    with torch.device("meta"):
+        return describe_translator(build_seq2seq(cfg), cfg)
+
+
+def describe_translator(model: Seq2Seq, cfg: Seq2SeqConfig) -> dict[str, Any]:
+    """Counts by module; for a recurrent layer also as a formula of its sizes."""
+    encoder = sum(p.numel() for p in model.encoder.parameters())
+    total = sum(p.numel() for p in model.parameters())
+    return {
+        "total": total,
+        "trainable": sum(p.numel() for p in model.parameters() if p.requires_grad),
+        "encoder": encoder,
+        "modules": parameter_table(model),
+        "notes": _recurrent_notes(cfg) if cfg.recurrent else [],
+    }
+
+
+def _recurrent_notes(cfg: Seq2SeqConfig) -> list[str]:
+    kind = cfg.kind.removesuffix("-additive")
+    g, d = GATES[kind], cfg.hidden
+    h = d // 2 if cfg.two_way else d
+    ways = " a direction" if cfg.two_way else ""
+    return [
+        f"One {kind.upper()} layer{ways} of input size D = {d} and hidden size H = {h}: {g}·D·H + {g}·H² + {2 * g}·H = "
+        f"{g}·{d}·{h} + {g}·{h}² + {2 * g}·{h} = {g * d * h + g * h * h + 2 * g * h:,}, biases included.",
+        f"The same weights serve every step, so the length K of a text is not in it: {g}·D·H·K + {g}·H²·K counts the "
+        "multiplications that K steps take.",
+    ]
 
 
 def describe(model: Model) -> dict[str, Any]:

@@ -1,0 +1,122 @@
+"""Write the translation of a text: batches of pairs, their loss, and translations by greedy or beam search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from headstart.errors import DataError
+from headstart.models.decode import Hypothesis, TranslationStep, search
+from headstart.models.seq2seq import Seq2Seq
+from headstart.tasks.translation_scores import ratio
+from headstart.text.batch import IGNORE, Batches, Numbers, Rng, RowBatches, by_length, in_order, next_token, pad
+from headstart.text.pairs import Pair
+from headstart.text.tokenizer import Tokenizer, TokenRows
+
+EVALUATED_AT_ONCE = 256  # pairs, or texts to translate
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    source: Tensor  # (B, S)
+    mask: Tensor  # (B, S), True = a real token
+    given: Tensor  # (B, T): the start and the target without its end
+    target: Tensor  # (B, T): the target and its end, with IGNORE
+
+    @property
+    def tokens(self) -> int:
+        """Real ones of both sides, for the rate."""
+        return int(self.mask.sum()) + int((self.target != IGNORE).sum())
+
+    def to(self, device: str) -> PairBatch:
+        return PairBatch(*(each.to(device) for each in (self.source, self.mask, self.given, self.target)))
+
+
+class Translate:
+    def loss(self, model: Seq2Seq, batch: PairBatch) -> tuple[Tensor, float]:
+        return model.loss(batch.source, batch.mask, batch.given, batch.target)
+
+    @torch.no_grad()
+    def evaluate(self, model: Seq2Seq, batches: Iterable[PairBatch]) -> dict[str, Any]:
+        nats = tokens = 0.0  # sums, divided once at the end: a short last batch counts as it should
+        for batch in batches:
+            total, count = self.loss(model, batch)
+            nats, tokens = nats + float(total), tokens + count
+        return {"loss": nats / tokens, "tokens": int(tokens)}
+
+    def rank(self, scores: dict[str, Any]) -> tuple[float, ...]:
+        return (-scores["loss"],)
+
+
+class TranslateText:
+    """Pairs as rows of tokens, without those that are longer than the model's context, and their batches."""
+
+    def __init__(self, pairs: Sequence[Pair], source: Tokenizer, target: Tokenizer, context: int) -> None:
+        self.pad, self.target_pad = source.pad, target.pad
+        sources, targets = source_rows([p.source for p in pairs], source), target.encode([p.target for p in pairs])
+        fits = (sources.lengths <= context) & (targets.lengths <= context + 1)  # the end is never read
+        kept = np.flatnonzero(fits).tolist()
+        self.left_out = len(pairs) - len(kept)
+        self.pairs = [pairs[i] for i in kept]
+        self.sources = sources if fits.all() else TokenRows.of(sources[i] for i in kept)
+        self.rows = targets if fits.all() else TokenRows.of(targets[i] for i in kept)
+        self.unknown = source.unknown(self.sources) + target.unknown(self.rows)
+
+    @property
+    def longest(self) -> int:
+        """Half as many tokens again as the longest target: a translation that has not ended then never will."""
+        return int(self.rows.lengths.max(initial=2) * 3 // 2)
+
+    def batches(self, batch_size: int, seed: int) -> Batches[PairBatch]:
+        """Training batches, for ever; pairs of similar length together."""
+        if not self.pairs:
+            raise DataError("No pair fits into the context of the model. Raise it with --context.", "DATA_SMALL")
+        return RowBatches(self.sources.lengths + self.rows.lengths, batch_size, self._collate, seed)
+
+    def measured(self) -> Iterable[PairBatch]:
+        """Every pair once."""
+        return in_order(self.sources.lengths + self.rows.lengths, EVALUATED_AT_ONCE, self._collate)
+
+    @torch.no_grad()
+    def loss(self, model: Seq2Seq, device: str) -> dict[str, Any]:
+        """Nats a target token, the end included, with its interval over pairs."""
+        nats, tokens = [], []
+        for batch in self.measured():
+            here = batch.to(device)
+            logits = model.eval()(here.source, here.mask, here.given)
+            each = torch.nn.functional.cross_entropy(logits.mT, here.target, ignore_index=IGNORE, reduction="none")
+            nats += each.double().sum(1).tolist()
+            tokens += (here.target != IGNORE).sum(1).tolist()
+        return {**ratio(nats, tokens), "tokens": int(sum(tokens))}
+
+    def _collate(self, part: Numbers, rng: Rng) -> PairBatch:
+        ids, mask = pad([self.sources[int(i)] for i in part], self.pad)
+        shifted = next_token([self.rows[int(i)] for i in part], self.target_pad)
+        return PairBatch(ids, mask, shifted.ids, shifted.target)
+
+
+def source_rows(texts: Sequence[str], tokenizer: Tokenizer) -> TokenRows:
+    """Texts as the encoder reads them: start, tokens and end, so that it knows where a text begins and ends."""
+    return tokenizer.encode(texts)
+
+
+@torch.inference_mode()
+def translations(
+    model: Seq2Seq, rows: TokenRows, pad_id: int, target: Tokenizer, most: int, beams: int = 1,
+    length_penalty: float = 1.0, device: str = "cpu",
+) -> list[list[Hypothesis]]:  # fmt: skip
+    """The best `beams` translations of each row, in the order of the rows."""
+    model.eval()
+    found: list[list[Hypothesis]] = [[] for _ in range(len(rows))]
+    for part in by_length(rows.lengths, max(1, EVALUATED_AT_ONCE // beams)):
+        ids, mask = pad([rows[int(i)] for i in part], pad_id)
+        step = TranslationStep(model, model.encode(ids.to(device), mask.to(device)))
+        start = torch.full((len(part), 1), target.start, device=device)
+        for i, best in zip(part, search(step, start, most, target.end, beams, length_penalty), strict=True):
+            found[int(i)] = best
+    return found

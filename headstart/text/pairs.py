@@ -1,0 +1,160 @@
+"""Pairs of texts, a source and its translation: read from a table, from two files, and split.
+
+    pairs.tsv, .csv, .jsonl, .parquet   columns source and target, or the first two of a .tsv that has no header
+    pairs.txt                           a tab between the two, or one word and its translation a line
+    a.en a.fr                           two files, line by line
+
+All translations of one source stand on the same side of a split, so nothing that is asked was learned.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headstart.config import PairsConfig
+from headstart.errors import DataError
+from headstart.text.files import PLAIN, Reading, is_blank, lines, read_text
+from headstart.text.hygiene import normal
+from headstart.text.read import squeezed
+from headstart.text.split import digest, hash_split
+from headstart.text.tables import first_few, is_table, read_columns
+
+SOURCE_COLUMNS = ("source", "src", "input", "text", "en", "eng", "english", "word")
+TARGET_COLUMNS = ("target", "tgt", "output", "translation", "label")
+
+
+@dataclass(frozen=True)
+class Pair:
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Pairs:
+    train: list[Pair]
+    valid: list[Pair]
+    test: list[Pair]
+    blank: int  # pairs with an empty side, left out
+    held_out: int  # pairs that the settings keep away from training
+    reading: Reading = PLAIN
+
+    def parts(self) -> dict[str, list[Pair]]:
+        return {"train": self.train, "valid": self.valid, "test": self.test}
+
+    def facts(self) -> dict[str, Any]:
+        """Sizes and what is the matter with the rows, for data.json."""
+        parts = self.parts()
+        known = {(normal(p.source), p.target) for p in self.train}
+        return {
+            "rows": {name: len(rows) for name, rows in parts.items()},
+            "sources": {name: len({normal(p.source) for p in rows}) for name, rows in parts.items()},
+            "blank_pairs": self.blank,
+            "held_out": self.held_out,
+            "overlapping": {
+                name: sum((normal(p.source), p.target) in known for p in rows)
+                for name, rows in parts.items()
+                if name != "train"
+            },
+            "reading": self.reading.facts(),
+            "split_sha256": digest(*(f"{n}\t{p.source}\t{p.target}" for n, rows in parts.items() for p in rows)),
+        }
+
+
+def read_pairs(
+    paths: Sequence[str | Path], source_column: str | None = None, target_column: str | None = None,
+    reading: Reading = PLAIN,
+) -> tuple[list[Pair], int]:  # fmt: skip
+    """The pairs of one table or of two parallel files, and how many were left out because a side is blank."""
+    files = [Path(path) for path in paths]
+    if len(files) == 2:
+        found = _parallel(files[0], files[1], reading)
+    elif is_table(files[0]) and (files[0].suffix.lower() != ".tsv" or _has_header(files[0], source_column, reading)):
+        columns = [
+            (source_column, SOURCE_COLUMNS, "--source-column"),
+            (target_column, TARGET_COLUMNS, "--target-column"),
+        ]
+        found = [(source, target) for source, target in read_columns(files[0], columns, reading)]
+    else:
+        found = _lines_of_two(files[0], reading)
+    pairs = [Pair(squeezed(source), squeezed(target)) for source, target in found]
+    kept = [pair for pair in pairs if pair.source and pair.target]
+    if not kept:
+        raise DataError(f"{', '.join(map(str, paths))}: no pair with a text on both sides.", "DATA_EMPTY")
+    return kept, len(pairs) - len(kept)
+
+
+def split_pairs(cfg: PairsConfig) -> Pairs:
+    """All the pairs of `cfg`, split where a part is not given."""
+    reading, blank = Reading(cfg), 0
+
+    def read(paths: Sequence[str]) -> list[Pair]:
+        nonlocal blank
+        pairs, dropped = read_pairs(paths, cfg.source_column, cfg.target_column, reading)
+        blank += dropped
+        return pairs
+
+    everything = read(cfg.pairs)
+    kept_out = {normal(text) for text in cfg.hold_out}
+    train = [pair for pair in everything if normal(pair.source) not in kept_out]
+    held_out = len(everything) - len(train)
+    valid, test = (read(part) if part else [] for part in (cfg.valid, cfg.test))
+    if not cfg.test and cfg.test_fraction:
+        train, test = _by_source(train, cfg.test_fraction, cfg.split_seed)
+    if not cfg.valid:
+        train, valid = _by_source(train, cfg.valid_fraction, cfg.split_seed + 1)
+    if not train or not valid:
+        raise DataError(
+            f"{', '.join(cfg.pairs)}: {len(everything)} pairs are too few to learn from some and to hold some out.",
+            "DATA_SMALL",
+        )
+    return Pairs(train, valid, test, blank, held_out, reading)
+
+
+def references(pairs: Sequence[Pair]) -> dict[str, list[str]]:
+    """Every source once, with all its translations, in the order of the rows."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for pair in pairs:
+        if pair.target not in found[pair.source]:
+            found[pair.source].append(pair.target)
+    return dict(found)
+
+
+def _by_source(pairs: list[Pair], fraction: float, seed: int) -> tuple[list[Pair], list[Pair]]:
+    return hash_split(pairs, [pair.source for pair in pairs], [""] * len(pairs), fraction, seed)
+
+
+def _parallel(source: Path, target: Path, reading: Reading) -> list[tuple[str, str]]:
+    sides = [[line.rstrip("\n") for line in lines(read_text(path, reading))] for path in (source, target)]
+    if len(sides[0]) != len(sides[1]):
+        raise DataError(
+            f"{source} has {len(sides[0])} lines and {target} has {len(sides[1])}. Line n of one must translate line n "
+            "of the other.",
+            "DATA_PARALLEL",
+        )
+    return list(zip(*sides, strict=True))
+
+
+def _has_header(path: Path, source_column: str | None, reading: Reading) -> bool:
+    """Whether a .tsv says what its columns are; many files of pairs do not."""
+    first = next(lines(read_text(path, reading))).rstrip("\n").split("\t")
+    names = [name.strip().lower() for name in first]
+    return source_column is not None or (
+        any(name in SOURCE_COLUMNS for name in names) and any(name in TARGET_COLUMNS for name in names)
+    )
+
+
+def _lines_of_two(path: Path, reading: Reading) -> list[tuple[str, str]]:
+    """A tab between source and target (what follows a second tab is not read), or two words a line."""
+    rows = [(n, line.rstrip("\n")) for n, line in enumerate(lines(read_text(path, reading)), start=1)]
+    rows = [(n, line) for n, line in rows if not is_blank(line)]
+    tabs = any("\t" in line for _, line in rows)
+    found = [(n, line.split("\t")[:2] if tabs else line.split()) for n, line in rows]
+    odd = [n for n, sides in found if len(sides) != 2]
+    if odd:
+        wanted = "a tab between source and target" if tabs else "a tab between source and target, or just two words"
+        raise DataError(f"{path}, line {first_few(odd)}: not a pair. A line needs {wanted}.", "DATA_COLUMNS")
+    return [(sides[0], sides[1]) for _, sides in found]
