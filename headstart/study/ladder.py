@@ -1,0 +1,160 @@
+"""A grid of translators: models x hidden sizes x data sets x seeds, each cell a run directory of its own.
+
+    <out>/
+      ladder.json        the settings
+      cells/<data>-<model>-<hidden>-seed<k>/   run directories
+      results.json       what came out, from the finished cells and nothing else
+      table.csv          one row for each model, hidden size and data set: means over seeds
+      curves.png  heatmap.png
+
+What is finished is kept, so the same command again runs only what is missing. A failed cell is told and left out, and
+the number of seeds stands beside every mean.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from pydantic import Field
+
+from headstart.config import TranslateConfig
+from headstart.errors import ConfigError, DataError, UserError
+from headstart.schema import Frozen, merge, parse
+from headstart.train.disk import write_file
+from headstart.train.run import Run
+from headstart.train.watch import Watch
+
+COLUMNS = ("data", "rows", "model", "hidden", "parameters", "seeds", "loss", "loss_sd", "exact_match", "seconds")
+
+
+class LadderConfig(Frozen):
+    data: tuple[str, ...] = Field(min_length=1)  # tables of pairs, one for each data set
+    models: tuple[str, ...] = ("gru", "gru-additive", "attention", "transformer")
+    hidden: tuple[int, ...] = (32, 64)
+    seeds: int = Field(3, ge=1)
+    settings: dict[str, Any] = Field(default_factory=dict)  # of every run, as translate train has them
+
+
+@dataclass(frozen=True)
+class Cell:
+    data: str
+    model: str
+    hidden: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{Path(self.data).stem}-{self.model}-{self.hidden}-seed{self.seed}"
+
+
+def cells(cfg: LadderConfig) -> list[Cell]:
+    stems = [Path(path).stem for path in cfg.data]
+    if len(set(stems)) < len(stems):
+        raise DataError(f"Two data sets have the same name: {', '.join(stems)}. Rename one.", "DATA_PATH")
+    return [
+        Cell(data, model, hidden, seed)
+        for data in cfg.data
+        for model in cfg.models
+        for hidden in cfg.hidden
+        for seed in range(cfg.seeds)
+    ]
+
+
+def training(cfg: LadderConfig, cell: Cell) -> TranslateConfig:
+    """The settings of one cell: the arms differ in nothing but what the grid varies."""
+    own = {
+        "data": {"pairs": [cell.data]},
+        "model": {"kind": cell.model, "hidden": cell.hidden},
+        "train": {"seed": cell.seed},
+    }
+    return parse(TranslateConfig, merge(cfg.settings, own))
+
+
+def climb(cfg: LadderConfig, out: str | Path, watch: Watch | None = None) -> dict[str, Any]:
+    """Run every cell that is not finished, and gather what came out."""
+    from headstart.train.translate import translate
+
+    watch, out = watch or Watch(), Path(out)
+    planned = [(cell, training(cfg, cell)) for cell in cells(cfg)]  # so that a wrong setting is told before any work
+    _keep_settings(cfg, out)
+    failed: dict[str, str] = {}
+    for n, (cell, settings) in enumerate(planned, start=1):
+        run = Run(out / "cells" / cell.name)
+        if run.finished:
+            continue
+        watch.note(f"cell {n} of {len(planned)}: {cell.name}")
+        try:
+            translate(settings, run.path, resume=run.there, watch=watch)
+        except UserError as error:
+            if error.exit_code in (8, 130, 143):  # somebody wants to stop, or is at work here
+                raise
+            failed[cell.name] = str(error)
+            watch.note(f"Note: {cell.name} failed: {error}")
+    return gather(cfg, out, failed)
+
+
+def gather(cfg: LadderConfig, out: Path, failed: Mapping[str, str]) -> dict[str, Any]:
+    """Means over seeds of the finished cells, with their curves; written beside the cells as table and pictures."""
+    from headstart.study.plots import plot_ladder_curves, plot_ladder_heatmap
+
+    found = [(cell, Run(out / "cells" / cell.name)) for cell in cells(cfg)]
+    finished = [(cell, run) for cell, run in found if run.finished]
+    if not finished:
+        raise ConfigError(f"No cell of {out} came to an end: {next(iter(failed.values()), 'nothing was run')}")
+    table = list(_table(finished))
+    results = {"table": table, "curves": [_curve(cell, run) for cell, run in finished], "failed": dict(failed)}
+    write_file(out / "results.json", json.dumps(results, indent=2, ensure_ascii=False).encode())
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)
+    write_file(out / "table.csv", text.getvalue().encode())
+    plot_ladder_curves(results, out / "curves.png")
+    plot_ladder_heatmap(results, out / "heatmap.png")
+    return results
+
+
+def _table(finished: list[tuple[Cell, Run]]) -> Iterator[dict[str, Any]]:
+    groups: dict[tuple[str, str, int], list[Run]] = {}
+    for cell, run in finished:
+        groups.setdefault((cell.data, cell.model, cell.hidden), []).append(run)
+    for (data, model, hidden), runs in groups.items():
+        results = [run.read_json("result.json") for run in runs]
+        losses = [result["valid"]["loss"] for result in results]  # of the kept weights: the lowest of the run
+        yield {
+            "data": Path(data).stem,
+            "rows": runs[0].read_json("data.json")["rows"]["train"],
+            "model": model,
+            "hidden": hidden,
+            "parameters": results[0]["parameters"],
+            "seeds": len(runs),
+            "loss": mean(losses),
+            "loss_sd": stdev(losses) if len(losses) > 1 else None,
+            "exact_match": mean(result["valid"]["exact_match"]["value"] for result in results),
+            "seconds": round(mean(result["seconds"] for result in results), 1),
+        }
+
+
+def _curve(cell: Cell, run: Run) -> dict[str, Any]:
+    """Validation and training loss by step."""
+    log = list(run.read_lines("log.jsonl"))
+    named = {"data": Path(cell.data).stem, "model": cell.model, "hidden": cell.hidden, "seed": cell.seed}
+    return {
+        **named,
+        **{split: [(r["step"], r["loss"]) for r in log if r["split"] == split] for split in ("train", "valid")},
+    }
+
+
+def _keep_settings(cfg: LadderConfig, out: Path) -> None:
+    """Runs of other settings must not stand in one table. Another model, size or seed is welcome."""
+    file, own = out / "ladder.json", {"settings": cfg.model_dump(mode="json")["settings"]}
+    if file.exists() and json.loads(file.read_text("utf-8")) != own:
+        raise ConfigError(f"{out} was begun with other settings. Choose another --out.")
+    write_file(file, json.dumps(own, indent=2, ensure_ascii=False).encode())

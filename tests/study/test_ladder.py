@@ -1,0 +1,66 @@
+"""The grid of translators: every cell once, means over seeds, and what failed."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headstart.errors import ConfigError
+from headstart.schema import parse
+from headstart.study.ladder import LadderConfig, cells, climb
+from headstart.train.run import Run
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> list[str]:
+    rows = [f"{c}{v}{e}\t{v}{e}{c}ay" for c in "bdgklm" for v in "aeio" for e in ("n", "r", "st")]
+    for name, count in (("small", 36), ("large", 72)):
+        (tmp_path / f"{name}.tsv").write_text("\n".join(rows[:count]), "utf-8")
+    return [str(tmp_path / f"{name}.tsv") for name in ("small", "large")]
+
+
+def settings(data: list[str], **changes: Any) -> LadderConfig:
+    train = {"threads": 1, "tensorboard": False}
+    own = {"data": data, "models": ["gru"], "hidden": [8], "seeds": 2, "settings": {"epochs": 2, "train": train}}
+    return parse(LadderConfig, {**own, **changes})
+
+
+def test_every_combination_is_trained_once_and_told_with_means_over_seeds(data: list[str], tmp_path: Path) -> None:
+    assert len(cells(settings(data, models=["gru", "lstm"], hidden=[8, 16], seeds=3))) == 2 * 2 * 2 * 3
+    cfg, out = settings(data), tmp_path / "study"
+    results = climb(cfg, out)
+    assert len(results["table"]) == 2
+    for row in results["table"]:
+        losses = [
+            Run.open(out / "cells" / f"{row['data']}-gru-{row['hidden']}-seed{seed}").read_json("result.json")["valid"][
+                "loss"
+            ]
+            for seed in range(2)
+        ]
+        assert row["loss"] == pytest.approx(sum(losses) / 2)
+        assert row["seeds"] == 2
+    with (out / "table.csv").open() as file:
+        assert [row["parameters"] for row in csv.DictReader(file)] == [str(r["parameters"]) for r in results["table"]]
+    for name in ("curves.png", "heatmap.png"):
+        assert (out / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_is_finished_is_kept_and_a_failed_cell_is_told(data: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "study"
+    climb(settings(data[:1]), out)
+    before = (out / "cells" / "small-gru-8-seed0" / "result.json").stat().st_mtime_ns
+    (tmp_path / "large.tsv").write_text("no pair\there\nand none here\n", "utf-8")
+    results = climb(settings(data), out)
+    assert (out / "cells" / "small-gru-8-seed0" / "result.json").stat().st_mtime_ns == before
+    assert sorted(results["failed"]) == ["large-gru-8-seed0", "large-gru-8-seed1"]
+    assert "line 2: not a pair" in results["failed"]["large-gru-8-seed0"]
+    assert [row["data"] for row in results["table"]] == ["small"]
+
+
+def test_runs_of_other_settings_do_not_join_the_table(data: list[str], tmp_path: Path) -> None:
+    climb(settings(data[:1], seeds=1), tmp_path / "study")
+    with pytest.raises(ConfigError, match="begun with other settings"):
+        climb(settings(data[:1], settings={"epochs": 3}), tmp_path / "study")
