@@ -47,10 +47,15 @@ def test_apply_gives_each_source_its_translation_score_and_n_best(folder: Path) 
 
 
 def test_apply_draws_what_each_token_looked_at(folder: Path) -> None:
-    run("translate", "apply", folder / "run", "ban", "--attention", folder / "map.png")
-    assert (folder / "map.png").read_bytes().startswith(b"\x89PNG")
-    done = run("translate", "apply", folder / "run", "ban", "dor", "--attention", folder / "no.png", exit_code=2)
-    assert "--attention draws one translation; 2 texts were given" in done.stderr
+    for name, begins in (("map.png", b"\x89PNG"), ("map.svg", b"<?xml"), ("map.html", b"<!doctype html>")):
+        run("translate", "apply", folder / "run", "ban dor", "--attention", folder / name)
+        assert (folder / name).read_bytes().lower().startswith(begins.lower())
+    page = (folder / "map.html").read_text("utf-8")
+    assert "ban → " in page
+    assert "dor → " in page
+    for words, says in ((["ban", "dor"], "--attention draws one translation; 2 texts"), (["ban"], "not 'map.gif'")):
+        file = folder / ("map.gif" if len(words) == 1 else "no.png")
+        assert says in run("translate", "apply", folder / "run", *words, "--attention", file, exit_code=2).stderr
 
 
 def test_evaluate_tells_every_score_with_its_interval_and_where_it_fails(folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -35,6 +35,9 @@ from headstart.cli.learn import show_estimate
 from headstart.cli.settings import placed
 from headstart.cli.terminal import Bar, guarded, show, show_json, show_notes, show_table
 from headstart.cli.usage import Verbs
+
+if TYPE_CHECKING:
+    from headstart.use.translate import Attended
 
 translate = typer.Typer(cls=Verbs, help="One text to another: train, apply and score.", rich_markup_mode=None)
 app.add_typer(translate, name="translate")
@@ -162,7 +165,9 @@ def apply(
     length_penalty: Annotated[
         float, Option(min=0.0, help="Scores are divided by length to this power; 0 favours short translations.")
     ] = 1.0,
-    attention: Annotated[Path | None, Option(help="Draw what each token looked at to this file; for one text.")] = None,
+    attention: Annotated[
+        Path | None, Option(help="Draw what each token looked at to this .png, .svg or .html file.")
+    ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -184,9 +189,7 @@ def apply(
     translator = Translations.load(run)
     records = translator.translate(asked, split, max(beam, n_best), n_best, length_penalty)
     if attention:
-        from headstart.study.plots import plot_attention
-
-        plot_attention(translator.attention(asked[0], split), attention)
+        _draw_attention(run, translator.attention(asked[0], split), attention)
     if as_json:
         show_json(records)
         return
@@ -303,6 +306,29 @@ def grid(
     for name, cause in results["failed"].items():
         show(f"! {name} failed: {cause}")
     show(f"{out}: results.json, table.csv, curves.png, heatmap.png")
+
+
+def _draw_attention(run: str, attended: list[Attended], file: Path) -> None:
+    from headstart.errors import ModelError, UserError
+    from headstart.show.inspection import Inspection
+    from headstart.show.page import page
+    from headstart.show.view import picture
+    from headstart.train.disk import write_file
+
+    if not all(each.maps for each in attended):
+        raise ModelError("This model has no attention: its decoder sees one state of the whole source, and no tokens.")
+    views = [each.maps["cross"] for each in attended]
+    match file.suffix.lower():
+        case ".png":
+            write_file(file, picture(views).png())
+        case ".svg":
+            write_file(file, picture(views).svg().encode())
+        case ".html":
+            told = [f"{each.source} → {each.translation}" for each in attended]
+            seen = [Inspection(run, text, (view,)) for text, view in zip(told, views, strict=True)]
+            write_file(file, page(seen).encode())
+        case _:
+            raise UserError(f"--attention draws a .png, .svg or .html file, not '{file.name}'.")
 
 
 def _placed(paths: list[str] | None) -> tuple[str, ...] | None:

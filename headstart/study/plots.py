@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headstart.errors import ModelError
 from headstart.train.disk import write_file
 from headstart.train.run import Run
 
@@ -48,30 +47,6 @@ def plot_tokens(result: Mapping[str, Any], file: Path) -> None:
     axis.set_xticklabels([f"{x + 1}" for x in range(len(tokens))])
     axis.set_xlabel("generated token")
     axis.set_title(result["text"].replace("$", "\\$").replace("\n", " ")[:100], fontsize=9, loc="left")
-    _save(figure, file)
-
-
-def plot_attention(results: Sequence[Mapping[str, Any]], file: Path) -> None:
-    """Every attention map of some translations: a row of maps for each layer, darker = more weight."""
-    rows: dict[tuple[int, str, int], list[Mapping[str, Any]]] = {}
-    for i, result in enumerate(results):
-        for each in result["maps"]:
-            rows.setdefault((i, each["kind"], each["layer"]), []).append(each)
-    if not rows:
-        raise ModelError("This model has no attention to draw: its decoder sees one state of the source, no tokens.")
-    widest = max(map(len, rows.values()))
-    cell = max(2.4, *(0.22 * len(each["columns"]) for maps in rows.values() for each in maps))
-    figure, axes = _grid(len(rows), widest, (cell * widest + 0.7, cell * len(rows) + 0.7))
-    for line, maps in zip(axes, rows.values(), strict=True):
-        for axis in line[len(maps) :]:
-            axis.set_axis_off()
-        for axis, each in zip(line, maps, strict=False):
-            axis.imshow(each["weights"], cmap="Blues", vmin=0, vmax=1, aspect="auto")
-            axis.set_xticks(range(len(each["columns"])), [_label(t) for t in each["columns"]], fontsize=6, rotation=90)
-            axis.set_yticks(range(len(each["rows"])), [_label(t) for t in each["rows"]], fontsize=6)
-            axis.set_title(f"{each['kind']}, layer {each['layer']}, head {each['head']}", fontsize=7)
-    title = "; ".join(f"{result['source']} → {result['translation']}" for result in results)
-    figure.suptitle(title.replace("$", "\\$")[:100], fontsize=9)
     _save(figure, file)
 
 
@@ -168,22 +143,6 @@ def _axes(count: int, size: tuple[float, float]) -> tuple[Any, Sequence[Any]]:
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
     return figure, axes
-
-
-def _grid(rows: int, columns: int, size: tuple[float, float]) -> tuple[Any, Sequence[Sequence[Any]]]:
-    """Many small panels at fixed distances: fitting them to their labels takes seconds."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=size)
-    FigureCanvasAgg(figure)
-    room = {"left": 0.5 / size[0], "right": 1 - 0.2 / size[0], "bottom": 0.5 / size[1], "top": 1 - 0.7 / size[1]}
-    panels = figure.subplots(rows, columns, squeeze=False, gridspec_kw={**room, "wspace": 0.35, "hspace": 0.45})
-    return figure, panels.tolist()
-
-
-def _label(text: str) -> str:
-    return text.replace("$", "\\$").replace("\n", "\\n").replace(" ", "␣")
 
 
 def _cell(x: int, y: int, color: tuple[float, float, float], chosen: bool) -> Any:

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from headstart.config import TranslateConfig
 from headstart.errors import DataError, ModelError
-from headstart.models.seq2seq import Maps
+from headstart.show.attention import AttentionMaps, square
 from headstart.tasks.translate import TranslateText, source_rows, translations
 from headstart.tasks.translation_scores import where_it_fails
+from headstart.text.batch import pad
 from headstart.text.files import PLAIN, Reading
 from headstart.text.pairs import read_pairs
 from headstart.train.run import Run
 from headstart.train.translate import Translator, read_translator, rows_scored, scores_of
+
+
+@dataclass(frozen=True)
+class Attended:
+    """A translation and what was looked at for it: cross (target to source), encoder, decoder; what a model has."""
+
+    source: str
+    translation: str
+    maps: dict[str, AttentionMaps]
 
 
 class Translations:
@@ -65,32 +78,27 @@ class Translations:
             records.append({"source": text, **ranked[0], "n_best": ranked})
         return records
 
-    def attention(self, text: str, split: str | None = None) -> list[dict[str, Any]]:
-        """Every attention map of the greedy translation of `text`, or of each of its words: plain lists.
-
-        A map has a row for each token that looks and a column for each token that is looked at.
-        """
+    def attention(self, text: str, split: str | None = None) -> list[Attended]:
+        """Where every token looked while `text`, or each of its words, was translated greedily."""
         words = (split or self.config.split) == "words"
-        return [self._maps(piece) for piece in (text.split() if words else [text])]
+        return [self._attended(piece) for piece in (text.split() if words else [text])]
 
-    def _maps(self, text: str) -> dict[str, Any]:
-        translator = self.translator
-        source, target = translator.source, translator.target
+    @torch.inference_mode()
+    def _attended(self, text: str) -> Attended:
+        model, source, target = self.translator.model.eval(), self.translator.source, self.translator.target
         rows = source_rows([text], source)
-        ids, mask = torch.from_numpy(rows[0]).long()[None], torch.ones(1, len(rows[0]), dtype=torch.bool)
-        best = translations(translator.model, rows, source.pad, target, translator.config.longest)[0][0]
-        written = torch.tensor([[target.start, *best.ids]])
-        with torch.inference_mode():
-            maps = translator.model.eval().look(ids, mask, written)
+        ids, mask = pad([rows[0]])
+        best = translations(model, rows, source.pad, target, self.translator.config.longest)[0][0]
+        maps = model.look(ids, mask, torch.tensor([[target.start, *best.ids]]))
         read = [source.piece(i) for i in ids[0].tolist()]
-        said = [*(target.piece(i) for i in best.ids), target.piece(target.end)]  # what each step wrote
-        return {
-            "source": text,
-            "translation": target.decode(best.ids),
-            "source_tokens": read,
-            "target_tokens": said,
-            "maps": _plain(maps, read, [target.piece(target.start), *said[:-1]], said),
+        said = [target.piece(i) for i in [*best.ids, target.end]]  # what was written at each place ...
+        before = [target.piece(i) for i in [target.start, *best.ids]]  # ... and what stood there to be looked at
+        views = {
+            "cross": _view(maps.cross, read, said, cross=True),
+            "encoder": _view(maps.encoder, read, read),
+            "decoder": _view(maps.decoder, before, said, square(len(said))),
         }
+        return Attended(text, target.decode(best.ids), {name: view for name, view in views.items() if view})
 
     def evaluate(
         self,
@@ -115,22 +123,10 @@ class Translations:
         }
 
 
-def _plain(maps: Maps, read: list[str], before: list[str], said: list[str]) -> list[dict[str, Any]]:
-    kinds = {
-        "encoder": (maps.encoder, read, read),
-        "decoder": (maps.decoder, said, before),
-        "cross": (maps.cross, said, read),
-    }
-    return [
-        {
-            "kind": kind,
-            "layer": layer,
-            "head": head,
-            "rows": rows,
-            "columns": columns,
-            "weights": [[round(w, 6) for w in row] for row in weights.tolist()],
-        }
-        for kind, (layers, rows, columns) in kinds.items()
-        for layer, heads in enumerate(layers, start=1)
-        for head, weights in enumerate(heads[0], start=1)
-    ]
+def _view(
+    layers: list[Tensor], sources: list[str], targets: list[str], allowed: Any = None, cross: bool = False
+) -> AttentionMaps | None:
+    if not layers:
+        return None
+    weights = np.ascontiguousarray(torch.stack([layer[0] for layer in layers]).float().cpu().numpy())
+    return AttentionMaps(sources, targets, weights, allowed, cross)

@@ -60,8 +60,9 @@ def test_every_kind_trains_and_opens_with_the_same_translations(kind: str, pairs
     assert sorted(p.name for p in (tmp_path / "run" / "model").iterdir()) == [
         "README.md", "config.json", "model.safetensors", "target_tokenizer.json", "tokenizer.json",
     ]  # fmt: skip
-    maps = [each for word in model.attention("bade koma", "words") for each in word["maps"]]
-    assert {m["kind"] for m in maps} == {
+    words = model.attention("bade koma", "words")
+    assert [each.source for each in words] == ["bade", "koma"]
+    assert set(words[0].maps) == {
         "gru": set(), "lstm-additive": {"cross"}, "attention": {"encoder", "decoder", "cross"},
         "transformer": {"encoder", "decoder", "cross"},
     }[kind]  # fmt: skip
