@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from headstart.cli.app import Debug, Json, RunArgument, app
+from headstart.cli.app import Debug, Json, LabelColumn, RunArgument, TextColumn, app
 from headstart.cli.terminal import guarded, show, show_json
 
 
@@ -15,10 +15,21 @@ from headstart.cli.terminal import guarded, show, show_json
 @guarded
 def inspect(
     run: RunArgument,
-    texts: Annotated[list[str], Argument(metavar="TEXT...", help="Texts to look at.", show_default=False)],
+    texts: Annotated[
+        list[str] | None, Argument(metavar="TEXT...", help="Texts to look at.", show_default=False)
+    ] = None,
+    data: Annotated[
+        str | None, Option(help="Labelled rows: adds what speaks for each label, and what each layer knows.")
+    ] = None,
+    rows: Annotated[int, Option(min=1, help="Most rows of a label to take from --data.")] = 50,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    before: Annotated[
+        str | None, Option(help="The run that RUN was tuned from: adds what moved, on --data or the texts.")
+    ] = None,
     view: Annotated[
         list[str] | None,
-        Option("--show", help="Only this, may be given several times: probabilities, attention, labels."),
+        Option("--show", help="Only this, once or more: probabilities, lens, labels, attribution, attention."),
     ] = None,
     top: Annotated[int, Option(min=1, help="Most probable tokens to show at each place.")] = 6,
     temperature: Annotated[float, Option(help="Probabilities at this temperature.")] = 1.0,
@@ -29,6 +40,7 @@ def inspect(
     seed: Annotated[int, Option(min=0, help="Of the drawing.")] = 0,
     layer: Annotated[int, Option(min=0, help="Layer whose attention is shown first; 0 = the last.")] = 0,
     head: Annotated[str, Option(help="Head whose attention is shown first: mean, rollout or 1, 2, ...")] = "mean",
+    label: Annotated[str | None, Option(help="Label for which each token is asked; else the most probable.")] = None,
     html: Annotated[Path | None, Option(help="Write an interactive page to this file.")] = None,
     png: Annotated[Path | None, Option(help="Draw to this file.")] = None,
     svg: Annotated[Path | None, Option(help="Draw to this file.")] = None,
@@ -38,22 +50,35 @@ def inspect(
     """Look inside the model in RUN. Shows what it made of each TEXT."""
     from headstart.errors import UserError
     from headstart.models.decode import Sampling
+    from headstart.show.page import page
+    from headstart.show.view import picture
+    from headstart.text.packs import located
+    from headstart.text.read import read_labelled
     from headstart.train.disk import write_file
     from headstart.use.inspect import Inspector
 
+    texts = texts or []
+    if not (texts or data):
+        raise UserError(f"Nothing to look at: '{run}' is taken for the run. Give the run first, then texts or --data.")
     if (png or svg) and len(texts) > 1:
         raise UserError("--png and --svg draw one text. Give one, or write all of them to a page with --html.")
     inspector = Inspector.load(run)
     how = Sampling(temperature if sample else 0.0, seed=seed)
-    seen = [inspector.inspect(text, tuple(view or ()), top, temperature, tokens, how, layer, head) for text in texts]
+    views = tuple(view or ())
+    seen = [inspector.inspect(text, views, top, temperature, tokens, how, layer, head, label) for text in texts]
+    if data:
+        labelled = read_labelled(located(data), text_column, label_column)
+        seen.append(inspector.inspect_rows(labelled, data, most=rows))
+    if before:
+        probed = [*texts, *(example.text for example in labelled)] if data else texts
+        seen.append(inspector.inspect_change(Inspector.load(before), probed))
     if html:
-        from headstart.show.page import page
-
         write_file(html, page(seen).encode())
+    drawn = [found for inspection in seen for found in inspection.views]
     if png:
-        write_file(png, seen[0].picture().png())
+        write_file(png, picture(drawn).png())
     if svg:
-        write_file(svg, seen[0].picture().svg().encode())
+        write_file(svg, picture(drawn).svg().encode())
     if as_json:
         show_json([inspection.data() for inspection in seen])
         return

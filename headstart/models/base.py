@@ -47,6 +47,10 @@ class Base(nn.Module, ABC):
     def forward(self, ids: Tensor, mask: Tensor, look: bool = False) -> States:
         """States of (B, T) ids under a (B, T) mask, True = real; padding stands on the right."""
 
+    def finish(self, hidden: Tensor) -> Tensor:
+        """What a head would read if the layers ended at `hidden`: the last norm, where a base has one."""
+        return hidden
+
     def new_cache(self, batch: int) -> Cache:
         raise NotImplementedError("a two-way base reads the whole text at once")
 

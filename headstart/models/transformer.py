@@ -118,6 +118,9 @@ class Transformer(Base):
         sight = Sight(square=True) if self.causal else Sight(allowed=mask[:, None, None, :])
         return self._run(self._embed(ids, 0), sight, None, look)
 
+    def finish(self, hidden: Tensor) -> Tensor:
+        return self.norm(hidden)
+
     def new_cache(self, batch: int) -> Cache:
         assert self.causal, "a two-way base reads the whole text at once"
         shape = (2, batch, self.heads, self.max_len, self.width // self.heads)
@@ -156,7 +159,7 @@ class Transformer(Base):
             if look:
                 layers.append(x)
                 attention.append(weights)
-        return States(self.norm(x), tuple(layers) if look else (), tuple(attention))
+        return States(self.finish(x), tuple(layers) if look else (), tuple(attention))
 
     def _initialize(self, cfg: TransformerConfig) -> None:
         """classic starts as PyTorch's encoder does; gpt and bert as their papers say."""

@@ -70,12 +70,22 @@
     view.addEventListener("pointerover", tell);
   }
 
-  const kinds = { probabilities, attention };
+  function attribution(view) {
+    const output = view.querySelector("output");
+    for (const kind of ["pointerover", "focusin"]) {
+      view.addEventListener(kind, (event) => {
+        const element = event.target.closest("[data-told]");
+        if (element) output.textContent = element.dataset.told;
+      });
+    }
+  }
+
+  const kinds = { probabilities, attention, attribution };
   for (const view of document.querySelectorAll(".headstart-seen [data-view]:not([data-live])")) {
     view.dataset.live = "";  // a notebook runs this script once for each output
     const data = view.querySelector("script"), make = kinds[view.dataset.view];
-    if (!data || !make) continue;
-    make(view, JSON.parse(data.textContent));
+    if (!make) continue;
+    make(view, data ? JSON.parse(data.textContent) : null);
     for (const control of view.querySelectorAll(".hs-control")) control.hidden = false;
   }
 })();

@@ -16,19 +16,26 @@ from torch import Tensor
 from headstart.config import PretrainConfig
 from headstart.errors import ConfigError, DataError, ModelError
 from headstart.models.decode import LanguageStep, Sampling, generate
-from headstart.models.heads import Model
+from headstart.models.heads import POOLS, Model
 from headstart.show.attention import AttentionMaps, square
+from headstart.show.attribution import ClassAttribution
 from headstart.show.inspection import Inspection
 from headstart.show.labels import LabelProbabilities
 from headstart.show.probabilities import Belief, Place, TokenProbabilities
 from headstart.show.view import View
 from headstart.tasks.classify import class_rows
+from headstart.text.read import Example
 from headstart.text.tokenizer import Tokenizer
 from headstart.train.model_dir import Saved, read_model
 from headstart.train.run import Run
+from headstart.use.attribution import attribute, class_evidence
+from headstart.use.change import compare
+from headstart.use.layers import layer_features, logit_lens, probe_layers
 
 TEMPERATURES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # what a page can be switched to
-VIEWS = {"language": ("probabilities", "attention"), "classify": ("labels", "attention")}
+VIEWS = {"language": ("probabilities", "attention"), "classify": ("labels", "attribution", "attention")}
+MORE = {"language": ("lens",), "classify": ()}  # only if asked for
+ROW_VIEWS = {"language": ("probes",), "classify": ("classes", "probes")}
 
 
 class Inspector:
@@ -56,12 +63,13 @@ class Inspector:
         how: Sampling | None = None,
         layer: int = 0,
         head: str = "mean",
+        label: str | None = None,
     ) -> Inspection:
-        """What the model makes of `text`, and of up to `tokens` tokens that it adds itself, chosen as `how` says."""
-        views = views or VIEWS[self.kind]
-        for view in views:
-            if view not in VIEWS[self.kind]:
-                raise ConfigError(f"A {self.kind} model has no view '{view}'. It has {', '.join(VIEWS[self.kind])}.")
+        """What the model makes of `text`, and of up to `tokens` tokens that it adds itself, chosen as `how` says.
+
+        `label` is the one for which each token is asked; the most probable if not given.
+        """
+        views = self._chosen(views, VIEWS[self.kind], MORE[self.kind])
         ids, cut = self._read(text)
         notes = [f"{cut} tokens beyond the {len(ids)} that this model reads are left out."] if cut else []
         given = len(ids)
@@ -69,13 +77,68 @@ class Inspector:
             ids = self._continued(ids, tokens, how or Sampling())
         names = [self.tokenizer.piece(i) for i in ids]
         found: list[View] = []
-        if "labels" in views:
-            found.append(label_probabilities(self.model, ids, self.labels))
+        if self.kind == "classify":
+            said = label_probabilities(self.model, ids, self.labels)
+            if "labels" in views:
+                found.append(said)
+            if "attribution" in views:
+                found.append(
+                    attribute(self.model, self.tokenizer, ids, self.labels, label or next(iter(said.probabilities)))
+                )
         if "probabilities" in views:
             found.append(token_probabilities(self.model, self.tokenizer, ids, top, temperature, given))
+        if "lens" in views:
+            found.append(logit_lens(self.model, self.tokenizer, ids))
         if "attention" in views:
             found.append(attention_maps(self.model, ids, names, layer, head))
         return Inspection(self.name, text, tuple(found), tuple(notes))
+
+    def inspect_rows(
+        self, rows: Sequence[Example], name: str = "", views: Sequence[str] = (), most: int = 50
+    ) -> Inspection:
+        """What labelled rows show: what speaks for each label in `most` of its rows at most, and what each layer knows."""
+        views = self._chosen(views, ROW_VIEWS[self.kind])
+        found: list[View] = []
+        if "classes" in views:
+            found.append(self._classes(rows, most))
+        if "probes" in views:
+            head, base = self.model.head, self.model.base
+            pool = head.pool if self.kind == "classify" else POOLS["last" if base.causal else "mean"]
+            read, _ = class_rows([e.text for e in rows], self.tokenizer, base)
+            features = layer_features(self.model, read, self.tokenizer.pad, pool)
+            found.append(probe_layers(features, [e.label for e in rows]))
+        return Inspection(self.name, name, tuple(found))
+
+    def inspect_change(self, before: Inspector, texts: Sequence[str]) -> Inspection:
+        """What training moved since `before`, on `texts`; the first of them is shown token by token."""
+        if before.tokenizer.sha256 != self.tokenizer.sha256:
+            raise ModelError(f"{before.name} and {self.name} have different tokenizers, so they share no base.")
+        rows = [self._read(text)[0] for text in texts]
+        head = before.model.head if before.kind == "language" else None
+        names = (before.name, self.name)
+        found = compare(before.model.base, self.model.base, head, self.tokenizer, rows, names)
+        return Inspection(self.name, texts[0], (found,))
+
+    def _chosen(self, asked: Sequence[str], usual: Sequence[str], more: Sequence[str] = ()) -> Sequence[str]:
+        known = [*usual, *more]
+        for view in asked:
+            if view not in known:
+                raise ConfigError(
+                    f"Of {self.name or 'this model'} this can be shown: {', '.join(known)}; not '{view}'."
+                )
+        return asked or usual
+
+    def _classes(self, rows: Sequence[Example], most: int) -> ClassAttribution:
+        special = [self.tokenizer.piece(i) for i in (self.tokenizer.start, self.tokenizer.end)]
+        found = []
+        for label in self.labels:
+            texts = [e.text for e in rows if e.label == label][:most]
+            each = [attribute(self.model, self.tokenizer, self._read(text)[0], self.labels, label) for text in texts]
+            if each:
+                found.append(class_evidence(label, each, special))
+        if not found:
+            raise DataError(f"No row has a label of this model ({', '.join(self.labels)}).", "DATA_LABEL")
+        return ClassAttribution(found)
 
     def _read(self, text: str) -> tuple[list[int], int]:
         """The ids that the model reads, and how many tokens do not fit into its context."""

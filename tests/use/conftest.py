@@ -14,7 +14,7 @@ from headstart.train.pretrain import pretrain
 
 GOOD, BAD = ("lovely", "warm", "bright", "clever"), ("awful", "cold", "dull", "stupid")
 ROWS = [
-    (f"film {i} was {(GOOD if i % 2 else BAD)[i // 2 % 4]} from end to end", "positive" if i % 2 else "negative")
+    (f"film {i // 2} was {(GOOD if i % 2 else BAD)[i // 2 % 4]} from end to end", "positive" if i % 2 else "negative")
     for i in range(80)
 ]
 
@@ -33,7 +33,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     shape = {"layers": 2, "heads": 2, "width": 16, "ff": 32, "context": 32}
     pretrain(parse(PretrainConfig, {**common, "model": shape}), folder / "lm")
     pretrain(parse(PretrainConfig, {**common, "model": shape, "objective": "masked"}), folder / "mlm")
-    for name, scope in (("full", "full"), ("frozen", "head")):
-        given = {"base": str(folder / "lm"), "data": {"train": str(table)}, "train": train, "epochs": 6, "scope": scope}
+    for name, scope, epochs in (("full", "full", 12), ("frozen", "head", 3)):
+        given = {
+            "base": str(folder / "lm"),
+            "data": {"train": str(table)},
+            "train": {**train, "lr": 1e-3},
+            "epochs": epochs,
+            "scope": scope,
+        }
         finetune(parse(FinetuneConfig, given), folder / name)
     return {name: folder / name for name in ("lm", "mlm", "full", "frozen", "corpus.txt", "reviews.csv")}

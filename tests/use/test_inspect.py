@@ -160,7 +160,7 @@ def test_what_does_not_fit_into_the_context_is_told(runs: dict[str, Path]) -> No
 @pytest.mark.parametrize(
     ("run", "settings", "error", "says"),
     [
-        ("lm", {"views": ["labels"]}, ConfigError, "It has probabilities, attention"),
+        ("lm", {"views": ["labels"]}, ConfigError, "can be shown: probabilities, attention, lens; not .labels."),
         ("lm", {"temperature": 0.0}, ConfigError, "above 0"),
         ("lm", {"tokens": 40}, ConfigError, "23 can follow"),
         ("lm", {"layer": 3}, UserError, "this model has 2"),
