@@ -193,6 +193,10 @@ def params(
     size: Size = None,
     context: Context = None,
     settings: Set = None,
+    tree: Annotated[bool, Option("--tree", help="As a tree, each module with the sum of what is inside.")] = False,
+    html: Annotated[Path | None, Option(help="Write a page with the treemap to this file.")] = None,
+    png: Annotated[Path | None, Option(help="Draw the treemap to this file.")] = None,
+    svg: Annotated[Path | None, Option(help="Draw the treemap to this file.")] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -202,6 +206,7 @@ def params(
 
     if head not in ("lm", "classify"):
         raise UserError(f"--head takes lm or classify, not '{head}'.{did_you_mean(head, ('lm', 'classify'))}")
+    from headstart.train.disk import write_file
     from headstart.use.params import TRANSLATORS, preset_parameters, run_parameters, translator_parameters
 
     if target in (*PRESETS, *TRANSLATORS):
@@ -214,15 +219,13 @@ def params(
         result = preset_parameters(model, head, labels) if target in PRESETS else translator_parameters(model)
     else:
         result = run_parameters(target)
+    if html:
+        write_file(html, result.html().encode())
+    if png:
+        write_file(png, result.picture().png())
+    if svg:
+        write_file(svg, result.picture().svg().encode())
     if as_json:
-        show_json(result)
+        show_json(result.data())
         return
-    rows = [
-        [m["name"], f"{m['parameters']:,}", m["formula"], "" if m["trainable"] else "frozen"] for m in result["modules"]
-    ]
-    show_table(["module", "parameters", "formula", ""], rows, right=(1,))
-    show()
-    counts = {"layer": "one layer", "base": "base", "encoder": "encoder", "total": "total", "trainable": "trainable"}
-    show("   ".join(f"{name} {result[key]:,}" for key, name in counts.items() if key in result))
-    for note in result.get("notes", []):
-        show(note)
+    show(result.tree() if tree else str(result))

@@ -101,7 +101,7 @@ def parameter_table(model: nn.Module) -> list[dict[str, Any]]:
         seen.update(map(id, own))
         if not own:
             continue
-        formula = " + ".join("×".join(map(str, p.shape)) for p in fresh)
+        formula = " + ".join("×".join(map(str, _factors(module, p))) for p in fresh)
         if len(fresh) < len(own):
             formula = f"{formula + ' + ' if formula else ''}shared with the embedding"
         rows.append(
@@ -113,3 +113,11 @@ def parameter_table(model: nn.Module) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _factors(module: nn.Module, parameter: nn.Parameter) -> tuple[int, ...]:
+    """The shape of a parameter; torch stacks the gates of a recurrent layer in its first dimension."""
+    first, *rest = parameter.shape
+    if isinstance(module, nn.RNNBase) and first != module.hidden_size:
+        return (first // module.hidden_size, module.hidden_size, *rest)
+    return (first, *rest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,10 +38,10 @@ class Parameters(View):
     name = "parameters"
 
     modules: Sequence[Module]
-    base: int
-    layer: int  # in the first of the repeated layers
-    flops: int  # of one token forward, matrix products only, with `context` tokens in sight of each other
-    context: int
+    counts: Mapping[str, int]  # of parts that have a name: layer, base, encoder
+    flops: int | None = None  # of one token forward, matrix products only, with `context` tokens read at once
+    context: int | None = None
+    notes: Sequence[str] = ()
 
     @property
     def total(self) -> int:
@@ -60,11 +60,11 @@ class Parameters(View):
         return {
             "total": self.total,
             "trainable": self.trainable,
-            "base": self.base,
-            "layer": self.layer,
+            **self.counts,
             "memory": self.memory,
             "flops_per_token": self.flops,
             "context": self.context,
+            "notes": list(self.notes),
             "modules": [
                 {"name": m.name, "parameters": m.parameters, "formula": m.formula, "trainable": m.trainable}
                 for m in self.modules
@@ -77,13 +77,18 @@ class Parameters(View):
 
     @property
     def summary(self) -> list[str]:
-        memory = ", ".join(f"{kind} {_size(size)}" for kind, size in self.memory.items())
-        return [
-            f"one layer {self.layer:,}   base {self.base:,}   total {self.total:,}   trainable {self.trainable:,}",
-            f"memory of the weights: {memory}",
-            f"{_count(self.flops)} floating-point operations a token forward, three times that in training "
-            f"(matrix products, {self.context} tokens in the context)",
+        named = {("one layer" if name == "layer" else name): count for name, count in self.counts.items()}
+        counts = {**named, "total": self.total, "trainable": self.trainable}
+        lines = [
+            "   ".join(f"{name} {count:,}" for name, count in counts.items()),
+            "memory of the weights: " + ", ".join(f"{kind} {_size(size)}" for kind, size in self.memory.items()),
         ]
+        if self.flops is not None:
+            lines.append(
+                f"{_count(self.flops)} floating-point operations a token forward, three times that in training (matrix "
+                f"products; tokens read at once: {self.context})"
+            )
+        return [*lines, *self.notes]
 
     def __str__(self) -> str:
         return "\n".join([table(["module", "parameters", "formula", ""], self.rows, right=(1,)), "", *self.summary])
@@ -98,6 +103,12 @@ class Parameters(View):
         return "\n".join([table(["module", "parameters", ""], rows, right=(1,)), "", *self.summary])
 
     @property
+    def leaves(self) -> list[tuple[Branch, Box]]:
+        """The modules with parameters of their own and their boxes in a treemap of 1 by 1."""
+        boxes = _boxes(self.root(), (0.0, 0.0, 1.0, 1.0))
+        return [(branch, box) for branch, box in boxes if branch.parameters and not branch.inside]
+
+    @property
     def alt(self) -> str:
         told = ", ".join(f"{b.name} {b.parameters:,}" for b in self.root().inside)
         return f"A treemap of {self.total:,} parameters: {told}."
@@ -110,13 +121,11 @@ class Parameters(View):
         from matplotlib.patches import Rectangle
 
         axis = figure.subplots()
-        for depth, branch, (x, y, width, height) in _boxes(self.root(), (0.0, 0.0, 1.0, 1.0)):
-            if branch.inside:
-                continue
-            color = COLORS[depth % 2] if branch.trainable else "#8c8f96"
+        for branch, (x, y, width, height) in self.leaves:
+            color = COLORS[0] if branch.trainable else "#8c8f96"
             axis.add_patch(Rectangle((x, y), width, height, facecolor=color, alpha=0.55, edgecolor=PAPER, linewidth=1))
             if width > 0.07 and height > 0.05:
-                told = f"{brief(branch.name, int(width * 75))}\n{_count(branch.parameters)}"
+                told = f"{brief(branch.name, int(width * 85))}\n{_count(branch.parameters)}"
                 axis.text(x + width / 2, y + height / 2, told, ha="center", va="center", fontsize=6.5, color=INK)
         axis.set(xlim=(0, 1), ylim=(1, 0), xticks=[], yticks=[])
         axis.spines[:].set_visible(False)
@@ -149,16 +158,16 @@ def _lines(branch: Branch, indent: str) -> Iterator[tuple[str, Branch]]:
         yield from _lines(child, indent + "  ")
 
 
-def _boxes(branch: Branch, box: Box, depth: int = 0, name: str = "") -> Iterator[tuple[int, Branch, Box]]:
+def _boxes(branch: Branch, box: Box, path: str = "") -> Iterator[tuple[Branch, Box]]:
     """The boxes of a treemap, whose areas are as the parameters: each cut along its longer side."""
-    name = f"{name}.{branch.name}" if name and depth > 1 else branch.name
-    yield depth, Branch(name, branch.parameters, branch.trainable, branch.inside), box
+    path = f"{path}.{branch.name}" if path else branch.name
+    yield Branch(path.removeprefix("model."), branch.parameters, branch.trainable, branch.inside), box
     x, y, width, height = box
     across = width >= height
     for child in branch.inside:
         share = child.parameters / max(1, branch.parameters)
         part = (x, y, width * share, height) if across else (x, y, width, height * share)
-        yield from _boxes(child, part, depth + 1, name)
+        yield from _boxes(child, part, path)
         x, y = (x + part[2], y) if across else (x, y + part[3])
 
 

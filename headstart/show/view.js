@@ -70,7 +70,7 @@
     view.addEventListener("pointerover", tell);
   }
 
-  function attribution(view) {
+  function told(view) {
     const output = view.querySelector("output");
     for (const kind of ["pointerover", "focusin"]) {
       view.addEventListener(kind, (event) => {
@@ -80,7 +80,7 @@
     }
   }
 
-  const kinds = { probabilities, attention, attribution };
+  const kinds = { probabilities, attention, attribution: told, parameters: told };
   for (const view of document.querySelectorAll(".headstart-seen [data-view]:not([data-live])")) {
     view.dataset.live = "";  // a notebook runs this script once for each output
     const data = view.querySelector("script"), make = kinds[view.dataset.view];

@@ -1,4 +1,4 @@
-"""Where the parameters of a model are, and the product behind each number."""
+"""Where the parameters of a model are, the product behind each number, and what they cost."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from headstart.config import PRESETS, FinetuneConfig, Seq2SeqConfig, TransformerConfig, TranslateConfig
 from headstart.errors import ConfigError, did_you_mean
 from headstart.models.base import freeze, parameter_table
-from headstart.models.heads import Model
+from headstart.models.heads import Model, every_token
 from headstart.models.seq2seq import Seq2Seq
 from headstart.schema import parse
+from headstart.show.parameters import Module, Parameters
 from headstart.train.model_dir import HeadSpec, build_model, read_model
 from headstart.train.run import Run
 from headstart.train.translate import build_seq2seq, read_translator
@@ -22,7 +25,7 @@ TRANSLATORS = ("gru", "lstm", "gru-additive", "lstm-additive", "attention", "tra
 GATES = {"gru": 3, "lstm": 4}  # matrices of a recurrent layer, for its input and for its state
 
 
-def preset_parameters(settings: dict[str, Any], head: str, labels: int) -> dict[str, Any]:
+def preset_parameters(settings: dict[str, Any], head: str, labels: int) -> Parameters:
     """The parameters of a preset; no weights are made."""
     cfg = parse(TransformerConfig, settings)
     if not cfg.vocab:
@@ -32,7 +35,7 @@ def preset_parameters(settings: dict[str, Any], head: str, labels: int) -> dict[
         return describe(build_model(cfg, spec))
 
 
-def run_parameters(path: str | Path) -> dict[str, Any]:
+def run_parameters(path: str | Path) -> Parameters:
     """The parameters of a finished run, those that were frozen marked."""
     if not os.path.exists(path):
         raise ConfigError(
@@ -48,7 +51,7 @@ def run_parameters(path: str | Path) -> dict[str, Any]:
     return describe(model)
 
 
-def translator_parameters(settings: dict[str, Any]) -> dict[str, Any]:
+def translator_parameters(settings: dict[str, Any]) -> Parameters:
     """The parameters of an encoder and a decoder; no weights are made."""
     cfg = parse(Seq2SeqConfig, {"target_vocab": settings.get("vocab", 0), **settings})
     if not cfg.vocab:
@@ -57,17 +60,36 @@ def translator_parameters(settings: dict[str, Any]) -> dict[str, Any]:
         return describe_translator(build_seq2seq(cfg), cfg)
 
 
-def describe_translator(model: Seq2Seq, cfg: Seq2SeqConfig) -> dict[str, Any]:
+def describe_translator(model: Seq2Seq, cfg: Seq2SeqConfig) -> Parameters:
     """Counts by module; for a recurrent layer also as a formula of its sizes."""
-    encoder = sum(p.numel() for p in model.encoder.parameters())
-    total = sum(p.numel() for p in model.parameters())
-    return {
-        "total": total,
-        "trainable": sum(p.numel() for p in model.parameters() if p.requires_grad),
-        "encoder": encoder,
-        "modules": parameter_table(model),
-        "notes": _recurrent_notes(cfg) if cfg.recurrent else [],
-    }
+    return Parameters(
+        _modules(model), {"encoder": _count(model.encoder)}, notes=_recurrent_notes(cfg) if cfg.recurrent else []
+    )
+
+
+def describe(model: Model) -> Parameters:
+    """All that the shapes of a model say; its weights are given up for that."""
+    modules, counts = _modules(model), {"layer": _count(model.base.blocks[0]), "base": _count(model.base)}
+    return Parameters(modules, counts, flops_per_token(model), model.base.max_len)
+
+
+def flops_per_token(model: Model) -> int:
+    """Operations of one token forward, as many read at once as fit; counted by torch on a model without weights."""
+    model = model.to("meta").eval()
+    shape = (1, model.base.max_len)
+    ids, mask = (torch.zeros(shape, dtype=kind, device="meta") for kind in (torch.long, torch.bool))
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        states = model.look(ids, mask).last  # the slow way: the fused kernels are not counted on every device
+        model.head.logits(states if model.head.pool is every_token else states[:, 0])
+    return int(counter.get_total_flops()) // model.base.max_len
+
+
+def _modules(model: nn.Module) -> list[Module]:
+    return [Module(r["name"], r["parameters"], r["formula"], r["trainable"]) for r in parameter_table(model)]
+
+
+def _count(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
 
 
 def _recurrent_notes(cfg: Seq2SeqConfig) -> list[str]:
@@ -81,15 +103,3 @@ def _recurrent_notes(cfg: Seq2SeqConfig) -> list[str]:
         f"The same weights serve every step, so the length K of a text is not in it: {g}·D·H·K + {g}·H²·K counts the "
         "multiplications that K steps take.",
     ]
-
-
-def describe(model: Model) -> dict[str, Any]:
-    rows = parameter_table(model)
-    of_base = sum(p.numel() for p in model.base.parameters())
-    return {
-        "total": sum(p.numel() for p in model.parameters()),
-        "trainable": sum(p.numel() for p in model.parameters() if p.requires_grad),
-        "base": of_base,
-        "layer": sum(p.numel() for p in model.base.blocks[0].parameters()),
-        "modules": rows,
-    }
