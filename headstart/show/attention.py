@@ -23,7 +23,7 @@ WIDEST = 60  # tokens that a map may have in a terminal
 LABELLED = 40  # tokens that a map may have in a picture with their names beside it
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AttentionMaps(View):
     """Self-attention if sources and targets are the same tokens, cross-attention otherwise."""
 

@@ -16,7 +16,7 @@ BAR = 12  # characters of the longest bar in a terminal
 STRONGEST = 8  # tokens shown for a label, and as many against it
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Attribution(View):
     """Log-odds of a label, shared out among the tokens of a text; what is above 0 speaks for the label."""
 
@@ -137,7 +137,7 @@ class ClassEvidence:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClassAttribution(View):
     """What a classifier used for each label, averaged over the texts of a data set that have it."""
 

@@ -33,7 +33,7 @@ class TokenChange:
     divergence: float  # Jensen and Shannon's, nats; 0 to ln 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Change(View):
     name = "change"
 

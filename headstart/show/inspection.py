@@ -11,7 +11,7 @@ from headstart.show.view import View, picture
 from headstart.text.visible import shown
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Inspection:
     """It prints itself, draws itself, makes a page of itself, and shows itself in a notebook."""
 
@@ -34,6 +34,9 @@ class Inspection:
 
     def __str__(self) -> str:
         return "\n\n".join([shown(self.text), *self.notes, *map(str, self.views)])
+
+    def __repr__(self) -> str:
+        return str(self)  # so that a prompt shows it as a terminal does
 
     def picture(self) -> Picture:
         return picture(self.views)

@@ -11,7 +11,7 @@ from headstart.show.table import table
 from headstart.show.view import View
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LabelProbabilities(View):
     name = "labels"
 

@@ -11,7 +11,7 @@ from headstart.show.table import label, table
 from headstart.show.view import View
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LogitLens(View):
     """The head of a language model, put on every layer (nostalgebraist, 2020)."""
 
@@ -88,7 +88,7 @@ class Probe:
     interval: tuple[float, float]  # 95 %, Wilson's
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LayerProbes(View):
     name = "probes"
 

@@ -33,7 +33,7 @@ class Branch:
     inside: Sequence[Branch] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Parameters(View):
     name = "parameters"
 

@@ -36,7 +36,7 @@ class Place:
     generated: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TokenProbabilities(View):
     name = "probabilities"
 

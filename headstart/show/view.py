@@ -24,6 +24,9 @@ class View(ABC):
     @abstractmethod
     def __str__(self) -> str: ...
 
+    def __repr__(self) -> str:
+        return str(self)  # so that a prompt shows it as a terminal does
+
     @property
     @abstractmethod
     def size(self) -> tuple[float, float]:

@@ -10,6 +10,7 @@ Shapes: N points, T tokens, D width, C classes.
 
 from __future__ import annotations
 
+import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -83,7 +84,9 @@ class _Stretch:
 
 def _integrated_gradients(model: Model, text: Tensor, blank: Tensor, label: int) -> tuple[list[float], int]:
     """What each token adds to the log-odds on the straight way from `blank` to `text`, and the steps it took."""
-    from captum.attr import IntegratedGradients  # loads pyplot
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # in a notebook, about progress bars that nobody asked for
+        from captum.attr import IntegratedGradients  # loads pyplot
 
     table = token_embedding(model.base).weight.detach()
     way = table[text] - table[blank]  # (T, D)

@@ -176,6 +176,12 @@ def test_what_cannot_be_shown_is_refused(
         inspect(runs[run], TEXT, **settings)
 
 
+def test_at_a_prompt_it_shows_itself_as_in_a_terminal(runs: dict[str, Path]) -> None:
+    seen = inspect(runs["lm"], "film 7")
+    assert repr(seen) == str(seen)
+    assert repr(seen["attention"]) == str(seen["attention"])
+
+
 def test_the_verb_prints_draws_and_writes(runs: dict[str, Path], tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("seen.html", "seen.png", "seen.svg")]
     flags = [word for file in files for word in (f"--{file.suffix[1:]}", str(file))]
