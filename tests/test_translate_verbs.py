@@ -117,3 +117,16 @@ def test_a_dry_run_writes_nothing(folder: Path, tmp_path: Path) -> None:
     done = run("translate", "train", folder / "pairs.tsv", "--out", tmp_path / "out", "--dry-run", "--json")
     assert json.loads(done.stdout)["job"] == "translate"
     assert not (tmp_path / "out").exists()
+
+
+def test_inspect_shows_the_attention_of_a_translator(folder: Path) -> None:
+    page = folder / "inside.html"
+    done = run("inspect", folder / "run", "ban dor", "--html", page, "--layer", 1)
+    assert done.stdout.count("cross-attention, layer 1 of 1, mean of 2 heads") == 2  # a word each
+    assert done.stdout.count("encoder attention, layer 1 of 1") == 2
+    assert done.stdout.count("decoder attention, layer 1 of 1") == 2
+    assert page.read_text("utf-8").count('data-view="attention"') == 6
+    (told,) = json.loads(run("inspect", folder / "run", "ban", "--json").stdout)
+    assert [maps["kind"] for maps in told["attention"]] == ["cross-attention", "encoder attention", "decoder attention"]
+    refused = run("inspect", folder / "run", "ban", "--before", folder / "run", exit_code=2)
+    assert "RUN is a translator" in refused.stderr

@@ -48,6 +48,7 @@ def inspect(
     debug: Debug = False,
 ) -> None:
     """Look inside the model in RUN. Shows what it made of each TEXT."""
+    from headstart.config import TranslateConfig
     from headstart.errors import UserError
     from headstart.models.decode import Sampling
     from headstart.show.page import page
@@ -55,23 +56,29 @@ def inspect(
     from headstart.text.packs import located
     from headstart.text.read import read_labelled
     from headstart.train.disk import write_file
-    from headstart.use.inspect import Inspector
+    from headstart.train.run import Run
+    from headstart.use.inspect import Inspector, inspect_translation
 
     texts = texts or []
     if not (texts or data):
         raise UserError(f"Nothing to look at: '{run}' is taken for the run. Give the run first, then texts or --data.")
     if (png or svg) and len(texts) > 1:
         raise UserError("--png and --svg draw one text. Give one, or write all of them to a page with --html.")
-    inspector = Inspector.load(run)
-    how = Sampling(temperature if sample else 0.0, seed=seed)
-    views = tuple(view or ())
-    seen = [inspector.inspect(text, views, top, temperature, tokens, how, layer, head, label) for text in texts]
-    if data:
-        labelled = read_labelled(located(data), text_column, label_column)
-        seen.append(inspector.inspect_rows(labelled, data, most=rows))
-    if before:
-        probed = [*texts, *(example.text for example in labelled)] if data else texts
-        seen.append(inspector.inspect_change(Inspector.load(before), probed))
+    if isinstance(Run.open(run).config, TranslateConfig):
+        if data or before:
+            raise UserError("--data and --before are for language models and classifiers; RUN is a translator.")
+        seen = [inspect_translation(run, text, layer, head) for text in texts]
+    else:
+        inspector = Inspector.load(run)
+        how = Sampling(temperature if sample else 0.0, seed=seed)
+        views = tuple(view or ())
+        seen = [inspector.inspect(text, views, top, temperature, tokens, how, layer, head, label) for text in texts]
+        if data:
+            labelled = read_labelled(located(data), text_column, label_column)
+            seen.append(inspector.inspect_rows(labelled, data, most=rows))
+        if before:
+            probed = [*texts, *(example.text for example in labelled)] if data else texts
+            seen.append(inspector.inspect_change(Inspector.load(before), probed))
     if html:
         write_file(html, page(seen).encode())
     drawn = [found for inspection in seen for found in inspection.views]

@@ -36,6 +36,7 @@ class AttentionMaps(View):
     cross: bool = False
     layer: int = 0  # the map that is shown first: 1 to L; 0 = the last
     head: str = "mean"  # mean, rollout, or 1 to H
+    part: str = ""  # of a model that has several: encoder, decoder
 
     def __post_init__(self) -> None:
         layers, heads, targets, sources = self.weights.shape
@@ -45,6 +46,10 @@ class AttentionMaps(View):
         if self.head not in self.ways:
             ways = ", ".join(way for way in self.ways if not way.isdigit())
             raise UserError(f"There is no head '{self.head}': give 1 to {heads}, or {ways}.")
+
+    @property
+    def kind(self) -> str:
+        return "cross-attention" if self.cross else f"{self.part} attention".strip()
 
     @property
     def ways(self) -> list[str]:
@@ -87,7 +92,7 @@ class AttentionMaps(View):
     def data(self) -> dict[str, Any]:
         rollout = {} if self.cross else {"rollout": _rounded(self.rollout())}
         return {
-            "kind": "cross" if self.cross else "self",
+            "kind": self.kind,
             "sources": list(self.sources),
             "targets": list(self.targets),
             "weights": _rounded(self.weights),
@@ -96,7 +101,7 @@ class AttentionMaps(View):
         }
 
     def __str__(self) -> str:
-        title = f"{'cross-' if self.cross else ''}attention, {self.title(self.first, self.head)}"
+        title = f"{self.kind}, {self.title(self.first, self.head)}"
         if max(len(self.sources), len(self.targets)) > WIDEST:
             return f"{title}: {len(self.targets)} × {len(self.sources)} tokens are too many for a terminal"
         names = [label(token) for token in self.targets]
@@ -153,7 +158,7 @@ class AttentionMaps(View):
         ]  # heads first, as they are made
         grid = figure.subplots(len(self.weights), len(ways), squeeze=False)
         figure.suptitle(
-            "attention: rows look at columns" + ("" if self.allowed is None else "; grey may not be seen"),
+            f"{self.kind}: rows look at columns" + ("" if self.allowed is None else "; grey may not be seen"),
             x=0.01, ha="left", fontsize=8.5,
         )  # fmt: skip
         few = max(len(self.targets), len(self.sources)) <= LABELLED

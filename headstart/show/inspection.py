@@ -25,12 +25,14 @@ class Inspection:
         return next(view for view in self.views if view.name == name)
 
     def data(self) -> dict[str, Any]:
-        return {
-            "model": self.model,
-            "text": self.text,
-            "notes": list(self.notes),
-            **{view.name: view.data() for view in self.views},
-        }
+        found: dict[str, Any] = {"model": self.model, "text": self.text, "notes": list(self.notes)}
+        for view in self.views:
+            same = sum(other.name == view.name for other in self.views)
+            if same == 1:
+                found[view.name] = view.data()
+            else:  # a translator has several kinds of attention
+                found.setdefault(view.name, []).append(view.data())
+        return found
 
     def __str__(self) -> str:
         return "\n\n".join([shown(self.text), *self.notes, *map(str, self.views)])

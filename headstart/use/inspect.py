@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from headstart.config import PretrainConfig
+from headstart.config import PretrainConfig, TranslateConfig
 from headstart.errors import ConfigError, DataError, ModelError
 from headstart.models.decode import LanguageStep, Sampling, generate
 from headstart.models.heads import POOLS, Model
@@ -31,6 +33,7 @@ from headstart.train.run import Run
 from headstart.use.attribution import attribute, class_evidence
 from headstart.use.change import compare
 from headstart.use.layers import layer_features, logit_lens, probe_layers
+from headstart.use.translate import Translations
 
 TEMPERATURES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # what a page can be switched to
 VIEWS = {"language": ("probabilities", "attention"), "classify": ("labels", "attribution", "attention")}
@@ -50,6 +53,8 @@ class Inspector:
     def load(cls, path: str | Path) -> Inspector:
         run = Run.open(path)
         config = run.config
+        if isinstance(config, TranslateConfig):
+            raise ModelError(f"{path} is a translator: inspect_translation shows where it looked.")
         boundaries = config.data.boundaries if isinstance(config, PretrainConfig) else True
         return cls(read_model(run.path / "model"), str(path), boundaries)
 
@@ -163,9 +168,20 @@ class Inspector:
         return [*ids, *(choice.id for choice in added)]
 
 
-def inspect(run: str | Path, text: str, **settings: object) -> Inspection:
+def inspect(run: str | Path, text: str, **settings: Any) -> Inspection:
     """What the model in `run` makes of `text`; in a notebook it shows itself. See `Inspector.inspect` for the settings."""
-    return Inspector.load(run).inspect(text, **settings)  # type: ignore[arg-type]
+    if isinstance(Run.open(run).config, TranslateConfig):
+        return inspect_translation(run, text, **settings)
+    return Inspector.load(run).inspect(text, **settings)
+
+
+def inspect_translation(run: str | Path, text: str, layer: int = 0, head: str = "mean") -> Inspection:
+    """Where a translator looked while it translated `text`, or each of its words."""
+    attended = Translations.load(run).attention(text)
+    maps = [replace(view, layer=layer, head=head, part=part) for a in attended for part, view in a.maps.items()]
+    if not maps:
+        raise ModelError("This model has no attention: its decoder sees one state of the whole source, and no tokens.")
+    return Inspection(str(run), f"{text} → {' '.join(a.translation for a in attended)}", tuple(maps))
 
 
 @torch.inference_mode()
