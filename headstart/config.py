@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, Union
 
-from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, TypeAdapter, ValidationError, field_validator, model_validator
 
 from headstart.errors import ConfigError
 from headstart.schema import Frozen, explain, read_toml
@@ -22,6 +22,7 @@ Size = Literal["nano", "micro", "mini", "small", "medium"]
 Objective = Literal["causal", "masked"]
 Unit = Literal["line", "sentence", "document"]
 Pool = Literal["last", "cls", "mean"]
+Long = Literal["truncate", "window"]
 
 # layers, heads, width, context
 SIZES: dict[str, tuple[int, int, int, int]] = {
@@ -99,6 +100,34 @@ class TransformerConfig(Frozen):
         return self
 
 
+class HuggingFaceConfig(Frozen):
+    """The shape of a model of Hugging Face transformers: theirs, and what the rest of Headstart needs to know of it."""
+
+    model_type: str  # one of those in models/huggingface.py
+    settings: dict[str, Any]  # of transformers' own configuration
+    vocab: int = Field(ge=1)  # tokens
+    context: int = Field(ge=2)  # most tokens a text may have
+    layers: int = Field(ge=1)
+    heads: int = Field(ge=1)
+    width: int = Field(ge=1)
+    causal: bool
+    tied: bool  # as in TransformerConfig; with the four below, its language-model head
+    head_bias: bool
+    head_transform: bool
+    activation: Literal["relu", "gelu", "gelu_tanh"]
+    norm_eps: float
+
+
+ModelConfig = Annotated[
+    Annotated[TransformerConfig, Tag("ours")] | Annotated[HuggingFaceConfig, Tag("theirs")],
+    Discriminator(lambda given: "theirs" if _is_theirs(given) else "ours"),
+]
+
+
+def _is_theirs(given: Any) -> bool:
+    return isinstance(given, HuggingFaceConfig) or (isinstance(given, Mapping) and "model_type" in given)
+
+
 class TokenizerConfig(Frozen):
     """How text becomes tokens: a kind to train on the corpus, or a tokenizer to load."""
 
@@ -147,7 +176,8 @@ class TrainConfig(Frozen):
     steps: int = Field(2000, ge=0)  # optimizer updates; 0 when fine-tuning: as many as the epochs need
     batch_size: int = Field(32, ge=1)  # examples in one forward pass
     accumulate: int = Field(1, ge=1)  # forward passes in one update
-    lr: float = Field(1e-3, gt=0)  # peak
+    lr: float = Field(1e-3, ge=0)  # peak; 0 when fine-tuning: what suits the base
+    layer_decay: float = Field(1.0, gt=0, le=1)  # of the rate, from each layer of a base to the one below it
     final_lr: float = Field(0.1, ge=0, le=1)  # of the peak, at the end of the cosine
     warmup: float = Field(0.05, ge=0, lt=1)  # part of the steps until the peak
     weight_decay: float = Field(0.1, ge=0)  # on matrices only
@@ -176,15 +206,18 @@ class TrainConfig(Frozen):
 
 
 class PretrainConfig(Frozen):
-    """A language model from text."""
+    """A language model from text, from nothing or from one that is there."""
 
     job: Literal["pretrain"] = "pretrain"
+    base: str | None = None  # goes on from a run or a model made elsewhere; it settles objective, tokenizer and model
+    allow_pickle: bool = False  # open weights of a base that are pickled; only what holds nothing but tensors
+    context: int = Field(0, ge=0)  # tokens that a base made elsewhere reads at once; 0: as many as it can
     objective: Objective = "causal"
     mask_rate: float = Field(0.15, gt=0, lt=1)  # tokens hidden, when the objective is masked
     samples: tuple[str, ...] = ("",)  # prompts continued after each evaluation, when the objective is causal
     data: CorpusConfig
     tokenizer: TokenizerConfig = TokenizerConfig()
-    model: TransformerConfig = Field(default_factory=lambda: TransformerConfig.model_validate({}))
+    model: ModelConfig = Field(default_factory=lambda: TransformerConfig.model_validate({}))
     train: TrainConfig = TrainConfig()
 
     @model_validator(mode="before")
@@ -192,7 +225,7 @@ class PretrainConfig(Frozen):
     def preset_follows_objective(cls, given: Any) -> Any:
         if isinstance(given, Mapping) and given.get("objective") == "masked":
             model = given.get("model", {})
-            if not isinstance(model, Mapping):
+            if not isinstance(model, Mapping) or _is_theirs(model):
                 return given
             model = {"preset": "bert", **model}
             if model["preset"] == "classic":
@@ -200,18 +233,30 @@ class PretrainConfig(Frozen):
             return {**given, "model": model}
         return given
 
+    @model_validator(mode="before")
+    @classmethod
+    def going_on_is_slower(cls, given: Any) -> Any:
+        """What a base has learned is easily forgotten."""
+        train = given.get("train", {}) if isinstance(given, Mapping) else None
+        if isinstance(train, TrainConfig):
+            train = train.model_dump(exclude_unset=True)
+        return {**given, "train": {"lr": 1e-4, **train}} if isinstance(train, Mapping) and given.get("base") else given
+
     @model_validator(mode="after")
-    def steps_are_given(self) -> Self:
+    def steps_and_rate_are_given(self) -> Self:
         if not self.train.steps:
             raise ValueError("train.steps must be 1 or more")
+        if not self.train.lr:
+            raise ValueError("train.lr must be above 0")
         return self
 
     @model_validator(mode="after")
     def objective_fits_the_model(self) -> Self:
         if self.model.causal != (self.objective == "causal"):
             sight = "causal (left to right)" if self.model.causal else "two-way"
+            preset = getattr(self.model, "preset", "none")
             raise ValueError(
-                f"objective '{self.objective}' cannot train a {sight} model (preset {self.model.preset}). "
+                f"objective '{self.objective}' cannot train a {sight} model (preset {preset}). "
                 "Use gpt or classic for causal, bert or classic for masked"
             )
         return self
@@ -221,10 +266,14 @@ class FinetuneConfig(Frozen):
     """A classifier from labelled text, on a pretrained base or from scratch."""
 
     job: Literal["finetune"] = "finetune"
-    base: str  # a run, or, with init = "scratch", a preset
+    base: str  # a run, or a model made elsewhere: a folder, a pack, hf:NAME; with init = "scratch" also a preset
     init: Literal["pretrained", "scratch"] = "pretrained"
-    scope: str = "full"  # what is trained: full, head, or last:K layers
+    allow_pickle: bool = False  # open weights of a base that are pickled; only what holds nothing but tensors
+    context: int = Field(0, ge=0)  # tokens that a base made elsewhere reads of a text; 0: as many as it can
+    scope: str = "full"  # what is trained: full, head, last:K layers, or lora
+    lora_rank: int = Field(8, ge=1)  # of the matrices that learn with scope = "lora"
     pool: Pool | None = None  # None: the last real token of a causal base, [CLS] otherwise
+    long: Long = "truncate"  # texts longer than the context are cut, or read in windows of which the head gets the mean
     class_weights: bool = False  # rare classes count as much as common ones
     head_dropout: float = Field(0.1, ge=0, lt=1)
     epochs: int = Field(10, ge=1)
@@ -235,14 +284,14 @@ class FinetuneConfig(Frozen):
     strict_leakage: bool = False  # refuse test rows that also stand among the rows learned from
     data: LabelledConfig
     tokenizer: TokenizerConfig = TokenizerConfig()  # used only when base is a preset
-    model: TransformerConfig = Field(default_factory=lambda: TransformerConfig.model_validate({}))
-    train: TrainConfig = TrainConfig(steps=0, lr=5e-4, batch_size=16, warmup=0.1, weight_decay=0.01, beta2=0.999)
+    model: ModelConfig = Field(default_factory=lambda: TransformerConfig.model_validate({}))
+    train: TrainConfig = TrainConfig(steps=0, lr=0.0, batch_size=16, warmup=0.1, weight_decay=0.01, beta2=0.999)
 
     @field_validator("scope")
     @classmethod
     def scope_is_known(cls, scope: str) -> str:
-        if not re.fullmatch(r"full|head|last:[1-9]\d*", scope):
-            raise ValueError("what is trained is full, head or last:K, K being 1 or more")
+        if not re.fullmatch(r"full|head|lora|last:[1-9]\d*", scope):
+            raise ValueError("what is trained is full, head, lora or last:K, K being 1 or more")
         return scope
 
     @model_validator(mode="after")
@@ -271,6 +320,13 @@ class FinetuneConfig(Frozen):
         if isinstance(train, TrainConfig):
             train = train.model_dump(exclude_unset=True)
         return {**given, "train": {**default.model_dump(), **train}} if isinstance(train, Mapping) else given
+
+
+def usual_rate(model: ModelConfig, scope: str) -> float:
+    """Models made elsewhere have learned for long, and forget at rates that suit ours; a new head alone does not mind."""
+    if not isinstance(model, HuggingFaceConfig):
+        return 5e-4
+    return {"head": 1e-3, "lora": 3e-4}.get(scope, 5e-5)
 
 
 RunConfig = Annotated[Union[PretrainConfig, FinetuneConfig], Field(discriminator="job")]

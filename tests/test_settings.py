@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from headstart.cli import app
 from headstart.cli.settings import FLAGS, file_settings, nested_settings, recipe
 from headstart.config import FinetuneConfig, PretrainConfig, TransformerConfig
-from headstart.schema import Frozen, parse, read_toml, to_toml
+from headstart.schema import Frozen, parse, read_toml, tables, to_toml
 from headstart.train.finetune import finetune
 from headstart.train.pretrain import pretrain
 from headstart.train.run import Run
@@ -28,10 +28,9 @@ NO_SETTINGS = {"--out", "--config", "--set", "--resume", "--dry-run", "--json", 
 
 def names(kind: type[Frozen], prefix: str = "") -> Iterator[str]:
     """Every setting by its dotted name."""
-    for name, field in kind.model_fields.items():
-        inner = field.annotation
-        is_table = isinstance(inner, type) and issubclass(inner, Frozen)
-        yield from names(inner, f"{prefix}{name}.") if is_table else [prefix + name]  # type: ignore[arg-type]
+    for name in kind.model_fields:
+        inner = tables(kind).get(name)
+        yield from names(inner, f"{prefix}{name}.") if inner else [prefix + name]
 
 
 def default(kind: type[Frozen], name: str) -> Any:
@@ -67,10 +66,12 @@ def test_help_tells_the_default_of_the_setting(verb: str, name: str) -> None:
     told = re.search(r"\[default: (.*)\]$", flags(verb)[flag].help)
     depends = name in (
         "model.context",
+        "context",
         "train.threads",
         "tokenizer.vocab",
         "data.labels",
         "data.max_line_bytes",
+        *(["train.lr"] if verb == "finetune" else []),
     )  # a number is not the answer
     if name in ("data.paths", "data.train", "base") or value is False:
         assert told is None
@@ -86,7 +87,7 @@ def test_help_tells_the_default_of_the_setting(verb: str, name: str) -> None:
 WRONG = [
     ("pretrain", "--objective", "sideways"), ("pretrain", "--preset", "zzz"), ("pretrain", "--size", "huge"),
     ("pretrain", "--context", "1"), ("pretrain", "--unit", "page"), ("pretrain", "--vocab", "-1"),
-    ("pretrain", "--steps", "-1"), ("pretrain", "--batch-size", "0"), ("pretrain", "--lr", "0"),
+    ("pretrain", "--steps", "-1"), ("pretrain", "--batch-size", "0"), ("pretrain", "--lr", "-1"),
     ("pretrain", "--seed", "-1"), ("pretrain", "--threads", "-1"), ("finetune", "--init", "zzz"),
     ("finetune", "--train", "zzz"), ("finetune", "--pool", "zzz"), ("finetune", "--epochs", "0"),
     ("finetune", "--batch-size", "0"), ("finetune", "--lr", "-1"),

@@ -113,6 +113,10 @@ class Transformer(Base):
     def blocks(self) -> nn.ModuleList:
         return self.layers
 
+    @property
+    def embedding(self) -> nn.Embedding:
+        return self.tokens
+
     def forward(self, ids: Tensor, mask: Tensor, look: bool = False) -> States:
         # Padding stands on the right, so under the square mask no real token can see it.
         sight = Sight(square=True) if self.causal else Sight(allowed=mask[:, None, None, :])

@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from headstart.config import TransformerConfig
+from headstart.config import HuggingFaceConfig, TransformerConfig
 from headstart.errors import ConfigError
 from headstart.models.base import Base, freeze, layer_groups
 from headstart.models.heads import ClassHead, Model, first, last_real, mean_real
+from headstart.models.huggingface import KINDS, HuggingFaceBase
 from headstart.models.transformer import Transformer
 from headstart.text.batch import pad
 
@@ -25,9 +26,15 @@ BASES = {
 }
 
 
-@pytest.fixture(params=BASES)
-def base(request: pytest.FixtureRequest, tiny: Callable[..., TransformerConfig]) -> Base:
+@pytest.fixture(params=[*BASES, *KINDS])
+def base(
+    request: pytest.FixtureRequest,
+    tiny: Callable[..., TransformerConfig],
+    elsewhere: Callable[..., HuggingFaceConfig],
+) -> Base:
     torch.manual_seed(0)
+    if request.param in KINDS:
+        return HuggingFaceBase(elsewhere(request.param)).eval()
     return Transformer(tiny(**BASES[request.param])).eval()
 
 
@@ -109,3 +116,9 @@ def test_a_frozen_base_has_no_dropout_while_its_head_learns(base: Base) -> None:
     freeze(base, "head")
     assert not model.train().base.training
     assert model.head.training
+
+
+def test_a_text_may_fill_the_whole_context(base: Base) -> None:
+    ids, mask = pad([[7] * base.max_len])
+    assert base.max_len == 24
+    assert base(ids, mask).last.isfinite().all()
