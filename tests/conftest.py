@@ -7,8 +7,10 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -27,6 +29,20 @@ SENTENCES = [
     for article in ("a", "the")
     for animal in ("dog", "cat", "bird")
 ]
+
+
+def no_unpickling(event: str, arguments: tuple[Any, ...]) -> None:
+    """A tripwire under all tests: whatever a pickle asks for by name could be run. Processes of one study may talk."""
+    if event == "pickle.find_class":
+        frame: FrameType | None = sys._getframe()
+        while frame:
+            if "multiprocessing" in frame.f_code.co_filename:
+                return
+            frame = frame.f_back
+        raise AssertionError(f"something was unpickled: {arguments}")
+
+
+sys.addaudithook(no_unpickling)
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import pickle
 import resource
 import subprocess
 import sys
@@ -83,3 +84,8 @@ def test_nothing_unpickles() -> None:
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("torch.load", "torch.save"):
                 given = {k.arg: ast.unparse(k.value) for k in node.keywords}
                 assert given.get("weights_only") == "True", file  # --allow-pickle: tensors, and nothing that runs
+
+
+def test_the_tripwire_under_all_tests_catches_a_pickle() -> None:
+    with pytest.raises(AssertionError, match="something was unpickled"):
+        pickle.loads(pickle.dumps(Path("x")))  # noqa: S301
