@@ -13,14 +13,25 @@ __version__ = "0.1.0"
 _HOMES = {
     "Classifier": "headstart.use.predict",
     "Inspector": "headstart.use.inspect",
-    "LanguageModel": "headstart.use.language",
+    "LanguageModel": "headstart.use.estimator",
     "Study": "headstart.study.study",
+    "TextClassifier": "headstart.use.estimator",
     "compare": "headstart.study.study",
     "finetune": "headstart.train.finetune",
     "inspect": "headstart.use.inspect",
     "pretrain": "headstart.train.pretrain",
 }
-__all__ = ["Classifier", "Inspector", "LanguageModel", "Study", "compare", "finetune", "inspect", "pretrain"]
+__all__ = [
+    "Classifier",
+    "Inspector",
+    "LanguageModel",
+    "Study",
+    "TextClassifier",
+    "compare",
+    "finetune",
+    "inspect",
+    "pretrain",
+]
 
 
 def __getattr__(name: str) -> Any:
