@@ -26,7 +26,7 @@ def every_token(hidden: Tensor, mask: Tensor) -> Tensor:
 
 
 def last_real(hidden: Tensor, mask: Tensor) -> Tensor:
-    return hidden[torch.arange(len(hidden)), mask.sum(1) - 1]  # (B, D); position -1 would read padding
+    return hidden[torch.arange(hidden.size(0)), mask.sum(1) - 1]  # (B, D); position -1 would read padding
 
 
 def first(hidden: Tensor, mask: Tensor) -> Tensor:
