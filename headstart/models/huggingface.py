@@ -78,7 +78,7 @@ KINDS = {
 }
 # Settings of transformers that say nothing of what a base computes.
 _IDLE = {"bos_token_id", "eos_token_id", "use_cache", "classifier_dropout", "seq_classif_dropout", "qa_dropout"}
-_ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
+ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
 
 
 @dataclass
@@ -177,7 +177,7 @@ def shape_of(described: Mapping[str, Any], source: str) -> HuggingFaceConfig:
         own -= {"pad_token_id"}  # padding is masked; the embedding of whatever token stands there learns as any other
     settings = _without_none({key: value for key, value in theirs.to_dict().items() if key in own})
     act = next((getattr(theirs, name) for name in ("hidden_act", "activation_function", "activation") if hasattr(theirs, name)), "")  # fmt: skip
-    if kind.masked_head and act not in _ACTIVATIONS:
+    if kind.masked_head and act not in ACTIVATIONS:
         raise ModelError(f"{source}: a {model_type} model with the activation '{act}' is not supported.")
     positions = int(theirs.max_position_embeddings)
     return HuggingFaceConfig(
@@ -192,7 +192,7 @@ def shape_of(described: Mapping[str, Any], source: str) -> HuggingFaceConfig:
         tied=bool(theirs.tie_word_embeddings),
         head_bias=kind.masked_head,
         head_transform=kind.masked_head,
-        activation=_ACTIVATIONS[act] if kind.masked_head else "gelu",  # type: ignore[arg-type]
+        activation=ACTIVATIONS[act] if kind.masked_head else "gelu",  # type: ignore[arg-type]
         norm_eps=float(getattr(theirs, "layer_norm_eps", 1e-12)),
     )
 

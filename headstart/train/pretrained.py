@@ -19,16 +19,17 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from headstart.config import PRESETS, HuggingFaceConfig, ModelConfig
+from headstart.config import PRESETS, HuggingFaceConfig, ModelConfig, TransformerConfig
 from headstart.errors import ConfigError, ModelError, did_you_mean
-from headstart.models.huggingface import shape_of
-from headstart.models.layout import our_name, their_name
+from headstart.models.huggingface import ACTIVATIONS, shape_of
+from headstart.models.layout import counterpart, from_disk, our_name, their_name, to_disk
+from headstart.schema import parse
 from headstart.text.hub import get_model
 from headstart.text.pack_contents import PACKS
 from headstart.text.packs import located
 from headstart.text.tokenizer import Tokenizer
 from headstart.train.checkpoint import Tensors, load_weights, weights
-from headstart.train.gguf import read_gguf
+from headstart.train.gguf import Gguf, read_gguf
 from headstart.train.model_dir import HeadSpec, Saved, build_model, must_agree, read_model
 from headstart.train.run import Run
 
@@ -80,9 +81,12 @@ def within(shape: ModelConfig, context: int) -> ModelConfig:
 def read_shape(folder: Path) -> tuple[HuggingFaceConfig, Tokenizer]:
     """Shape and tokenizer of a model made elsewhere, without its weights."""
     gguf = _gguf_of(folder)
+    return _shape(folder, read_gguf(gguf, weights=False) if gguf else None)
+
+
+def _shape(folder: Path, gguf: Gguf | None) -> tuple[HuggingFaceConfig, Tokenizer]:
     if gguf:
-        made = read_gguf(gguf, weights=False)
-        cfg, tokenizer = shape_of(made.described, str(gguf)), made.tokenizer
+        cfg, tokenizer = shape_of(gguf.described, str(folder)), gguf.tokenizer
     else:
         cfg, tokenizer = shape_of(_config_of(folder), str(folder / "config.json")), Tokenizer.load(folder)
     must_agree(tokenizer, cfg, folder)
@@ -91,9 +95,10 @@ def read_shape(folder: Path) -> tuple[HuggingFaceConfig, Tokenizer]:
 
 def read_pretrained(folder: Path, allow_pickle: bool = False) -> Saved:
     """The model of a folder that transformers wrote, or of a GGUF file; a new language head where it has none."""
-    cfg, tokenizer = read_shape(folder)
-    gguf = _gguf_of(folder)
-    tensors = read_gguf(gguf).tensors if gguf else _weights_of(folder, allow_pickle)
+    file = _gguf_of(folder)
+    gguf = read_gguf(file) if file else None
+    cfg, tokenizer = _shape(folder, gguf)
+    tensors = gguf.tensors if gguf else _weights_of(folder, allow_pickle)
     if cfg.layers > len(tensors):
         raise ModelError(f"{folder}: its settings speak of {cfg.layers} layers; it holds {len(tensors)} tensors.")
     spec = HeadSpec("language")
@@ -104,6 +109,31 @@ def read_pretrained(folder: Path, allow_pickle: bool = False) -> Saved:
     fresh = {name: t for name, t in weights(model).items() if name not in state}
     load_weights(model, {**fresh, **state})
     return Saved(model.eval(), tokenizer, cfg, spec, tuple(sorted(fresh)), tuple(unused))
+
+
+def into_ours(saved: Saved) -> Saved:
+    """A GPT-2 or BERT model of transformers computed by our own transformer: the same logits."""
+    theirs = saved.config
+    assert isinstance(theirs, HuggingFaceConfig), "it is ours already"
+    preset = {"gpt2": "gpt", "bert": "bert"}.get(theirs.model_type)
+    if preset is None:
+        raise ModelError(f"Our transformer computes gpt2 and bert models, not {theirs.model_type}.")
+    settings, width = theirs.settings, theirs.width
+    shape = {name: getattr(theirs, name) for name in ("context", "layers", "heads", "width", "tied")}
+    cfg = parse(TransformerConfig, {
+        **shape, "preset": preset, "vocab": saved.tokenizer.size, "dropout": 0.1,
+        "ff": settings.get("n_inner", settings.get("intermediate_size", 4 * width)),
+        "norm_eps": settings["layer_norm_epsilon" if preset == "gpt" else "layer_norm_eps"],
+        "activation": ACTIVATIONS.get(settings["activation_function" if preset == "gpt" else "hidden_act"], "none"),
+    })  # fmt: skip
+    if counterpart(cfg) is None or settings.get("scale_attn_by_inverse_layer_idx"):
+        raise ModelError(f"This {theirs.model_type} model has settings that our transformer does not compute.")
+    tensors = from_disk(to_disk(weights(saved.model), theirs), cfg)
+    rows = ("base.tokens.weight", "head.weight", "head.bias")  # those of the vocabulary, without any to spare
+    tensors = {name: t[: cfg.vocab] if name in rows else t for name, t in tensors.items()}
+    model = build_model(cfg, saved.head)
+    load_weights(model, tensors)
+    return Saved(model.eval(), saved.tokenizer, cfg, saved.head, saved.fresh, saved.unused)
 
 
 def _under_our_names(

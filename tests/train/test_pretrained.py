@@ -18,9 +18,11 @@ from torch.testing import assert_close
 
 from headstart.config import TokenizerConfig
 from headstart.errors import ConfigError, ModelError, NetworkError, UserError
+from headstart.models.transformer import Transformer
 from headstart.text.batch import pad
 from headstart.text.tokenizer import Tokenizer
-from headstart.train.pretrained import find_base, open_base, read_pretrained
+from headstart.train.model_dir import write_model
+from headstart.train.pretrained import find_base, into_ours, open_base, read_pretrained
 
 transformers = pytest.importorskip("transformers")
 TIGHT = {"atol": 1e-5, "rtol": 1e-4}
@@ -91,6 +93,28 @@ def test_a_base_saved_without_a_head_is_whole(make: Make, model_type: str, cls: 
     assert_close(ours.model.base(ids, mask).last, theirs(input_ids=ids).last_hidden_state, **TIGHT)
     assert all(name.startswith("head.") for name in ours.fresh)
     assert bool(ours.fresh) == (model_type != "gpt2")  # its head is the embedding, and nothing else
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "bert"])
+def test_our_own_transformer_gives_the_same_logits_and_so_does_the_way_back(
+    make: Make, model_type: str, tmp_path: Path
+) -> None:
+    folder, theirs = make(model_type)
+    ours = into_ours(open_base(str(folder)))
+    assert isinstance(ours.model.base, Transformer)
+    ids, mask = pad([[7, 8, 9, 10, 11], [4, 2, 3]])
+    expected = theirs(input_ids=ids, attention_mask=mask.long()).logits
+    assert_close(ours.model(ids, mask)[mask], expected[mask], **TIGHT)
+    write_model(tmp_path / "back", ours, "")
+    back = type(theirs).from_pretrained(tmp_path / "back").eval()
+    assert_close(back(input_ids=ids, attention_mask=mask.long()).logits[mask], expected[mask], **TIGHT)
+
+
+def test_what_our_transformer_does_not_compute_is_refused(make: Make) -> None:
+    for model_type, settings in (("llama", {}), ("gpt2", {"activation_function": "relu"})):
+        folder, _ = make(model_type, **settings)
+        with pytest.raises((ModelError, ConfigError), match=r"Our transformer computes|does not compute"):
+            into_ours(open_base(str(folder)))
 
 
 def test_weights_in_several_files_are_put_together(bert: Path) -> None:
