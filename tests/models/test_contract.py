@@ -71,6 +71,7 @@ def test_reading_token_by_token_gives_the_states_of_reading_at_once(base: Base) 
     cache = base.new_cache(2)
     parts = [base.step(piece, cache).last for piece in (ids[:, :3], ids[:, 3:4], ids[:, 4:7], ids[:, 7:])]
     assert_close(torch.cat(parts, dim=1), whole, **LOOSE)
+    assert cache.length == 8
 
 
 def test_layer_groups_hold_every_parameter_once_in_order(base: Base) -> None:

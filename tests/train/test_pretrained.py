@@ -85,6 +85,13 @@ def test_the_same_logits_as_in_transformers(make: Make, model_type: str) -> None
     assert ours.fresh == ()
 
 
+def test_a_token_that_has_the_padding_id_of_the_settings_is_read_as_any_other(make: Make) -> None:
+    folder, theirs = make("roberta")
+    ids = torch.tensor([[7, 1, 9, 1, 11]])
+    expected = theirs(input_ids=ids, position_ids=torch.arange(2, 7)[None]).logits
+    assert_close(open_base(str(folder)).model(ids, torch.ones_like(ids, dtype=torch.bool)), expected, **TIGHT)
+
+
 @pytest.mark.parametrize(("model_type", "cls"), [("bert", "BertModel"), ("gpt2", "GPT2Model"), ("llama", "LlamaModel")])
 def test_a_base_saved_without_a_head_is_whole(make: Make, model_type: str, cls: str) -> None:
     folder, theirs = make(model_type, cls)
