@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from benchmarks.timing import compare
-from headstart.config import TransformerConfig
 from headstart.models.heads import Model
+from headstart.shapes import TransformerConfig
 from headstart.tasks.classify import Classify
 from headstart.text.batch import Batch, Numbers, bucketed, pad
 from headstart.train.model_dir import HeadSpec, build_model

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from benchmarks.timing import compare
-from headstart.config import TransformerConfig
 from headstart.models.base import freeze
+from headstart.shapes import TransformerConfig
 from headstart.tasks.classify import ClassBatch, Classify, PooledBatch, pooled
 from headstart.text.batch import Batch, bucketed, pad
 from headstart.text.tokenizer import TokenRows

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from benchmarks.timing import compare, memory_now, memory_peak, peak_memory
-from headstart.config import TransformerConfig
 from headstart.models.heads import Model
 from headstart.models.layout import to_disk
 from headstart.models.transformer import sinusoids
+from headstart.shapes import TransformerConfig
 from headstart.text.batch import Batch
 from headstart.train.checkpoint import weights
 from headstart.train.model_dir import HeadSpec, build_model

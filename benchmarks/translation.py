@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.timing import compare
-from headstart.config import Seq2SeqConfig
 from headstart.models.recurrent import Recurrent
 from headstart.models.seq2seq import Seq2Seq, TransformerSeq2Seq
+from headstart.shapes import Seq2SeqConfig
 from headstart.tasks.translate import PairBatch, TranslateText
 from headstart.text.pack_contents import pig_latin
 from headstart.text.pairs import Pair

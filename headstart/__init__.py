@@ -13,8 +13,9 @@ __version__ = "0.1.0"
 _HOMES = {
     "Classifier": "headstart.use.predict",
     "Inspector": "headstart.use.inspect",
-    "LanguageModel": "headstart.use.language",
+    "LanguageModel": "headstart.use.estimator",
     "Study": "headstart.study.study",
+    "TextClassifier": "headstart.use.estimator",
     "compare": "headstart.study.study",
     "Translations": "headstart.use.translate",
     "finetune": "headstart.train.finetune",
@@ -27,6 +28,7 @@ __all__ = [
     "Inspector",
     "LanguageModel",
     "Study",
+    "TextClassifier",
     "Translations",
     "compare",
     "finetune",

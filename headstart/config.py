@@ -16,141 +16,12 @@ from pydantic import Field, TypeAdapter, ValidationError, field_validator, model
 
 from headstart.errors import ConfigError
 from headstart.schema import Frozen, explain, read_toml
+from headstart.shapes import PRESETS, HuggingFaceConfig, ModelConfig, Seq2SeqConfig, TransformerConfig, is_theirs
 
-Preset = Literal["classic", "gpt", "bert"]
-Size = Literal["nano", "micro", "mini", "small", "medium"]
 Objective = Literal["causal", "masked"]
 Unit = Literal["line", "sentence", "document"]
 Pool = Literal["last", "cls", "mean"]
-
-# layers, heads, width, context
-SIZES: dict[str, tuple[int, int, int, int]] = {
-    "nano": (3, 3, 48, 128),
-    "micro": (4, 4, 128, 128),
-    "mini": (6, 6, 192, 256),
-    "small": (6, 6, 384, 256),
-    "medium": (12, 12, 768, 512),
-}
-
-# What makes a preset what it is, apart from its size.
-PRESETS: dict[str, dict[str, Any]] = {
-    "classic": {  # torch's nn.TransformerEncoder under a square mask
-        "causal": True, "positions": "sinusoidal", "norm": "post", "norm_eps": 1e-5, "activation": "relu",
-        "dropout": 0.2, "ff_dropout": 0.2, "scale_embedding": True, "tied": False, "head_bias": True,
-    },
-    "gpt": {  # as GPT-2
-        "causal": True, "positions": "learned", "norm": "pre", "norm_eps": 1e-5, "activation": "gelu_tanh",
-        "dropout": 0.1, "tied": True, "head_bias": False,
-    },
-    "bert": {  # as BERT
-        "causal": False, "positions": "learned", "norm": "post", "norm_eps": 1e-12, "activation": "gelu",
-        "dropout": 0.1, "embedding_norm": True, "head_transform": True, "tied": True, "head_bias": True,
-    },
-}  # fmt: skip
-CLASSIC_SIZE = {"layers": 4, "heads": 2, "width": 200, "ff": 200, "context": 256}
-
-
-class TransformerConfig(Frozen):
-    """The shape of our own transformer. `preset` and `size` fill in whatever is not given beside them."""
-
-    preset: Preset = "gpt"
-    size: Size | None = None  # one dial for layers, heads, width and context
-    vocab: int = Field(0, ge=0)  # tokens; 0 until the tokenizer is known
-    context: int = Field(ge=2)  # most tokens a text may have
-    layers: int = Field(ge=1)
-    heads: int = Field(ge=1)
-    width: int = Field(ge=1)
-    ff: int = Field(ge=1)  # width of the feed-forward layer
-    dropout: float = Field(ge=0, lt=1)
-    ff_dropout: float = Field(0.0, ge=0, lt=1)  # between the two feed-forward matrices
-    causal: bool  # a position sees only itself and what stands before it
-    positions: Literal["learned", "sinusoidal", "none"]
-    norm: Literal["pre", "post"]  # layer norm before or after each sublayer
-    norm_eps: float
-    activation: Literal["relu", "gelu", "gelu_tanh"]
-    embedding_norm: bool = False
-    scale_embedding: bool = False  # times sqrt(width), as in "Attention is all you need"
-    tied: bool  # the output head uses the embedding matrix
-    head_bias: bool
-    head_transform: bool = False  # BERT's dense layer in front of the output matrix
-
-    @model_validator(mode="before")
-    @classmethod
-    def fill_from_preset(cls, given: Any) -> Any:
-        if not isinstance(given, Mapping):
-            return given
-        preset, size = str(given.get("preset", "gpt")), given.get("size")
-        shape: dict[str, Any]
-        if preset == "classic" and size is None:
-            shape = dict(CLASSIC_SIZE)
-        else:  # an unknown preset or size is filled in too, so that it alone is complained of
-            layers, heads, width, context = SIZES.get(str(size), SIZES["micro"])
-            width = given.get("width", width)
-            shape = {"layers": layers, "heads": heads, "width": width, "context": context}
-            shape["ff"] = 4 * width if isinstance(width, int) else 1
-        return {**PRESETS.get(preset, PRESETS["gpt"]), **shape, **given}
-
-    @model_validator(mode="after")
-    def heads_divide_width(self) -> Self:
-        if self.width % self.heads:
-            raise ValueError(f"width ({self.width}) must be a multiple of heads ({self.heads})")
-        if self.positions == "sinusoidal" and self.width % 2:
-            raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
-        return self
-
-
-class Seq2SeqConfig(Frozen):
-    """The shape of an encoder and a decoder. `kind` fills in whatever is not given beside it."""
-
-    kind: Literal["gru", "lstm", "gru-additive", "lstm-additive", "attention", "transformer"] = "transformer"
-    vocab: int = Field(0, ge=0)  # source tokens; 0 until the tokenizer is known
-    target_vocab: int = Field(0, ge=0)
-    hidden: int = Field(64, ge=1)
-    layers: int = Field(ge=1)  # of the encoder, and of the decoder
-    heads: int = Field(ge=1)
-    ff: int = Field(ge=1)  # width of the feed-forward layers
-    dropout: float = Field(0.1, ge=0, lt=1)
-    context: int = Field(256, ge=2)  # most tokens of a source or a target
-    longest: int = Field(0, ge=0)  # most tokens of a translation; 0 until the targets learned from are known
-    positions: bool  # whether the transformer tells places apart, by sines and cosines
-    causal: bool = True  # a target token sees only those before it; False shows why: nothing is left to predict
-    cell: Literal["fused", "written", "reset-before"] = "fused"  # of a GRU; the last two are written out, and slower
-    two_way: bool = False  # a recurrent encoder that also reads backwards, half as wide each way
-
-    @property
-    def recurrent(self) -> bool:
-        return self.kind not in ("attention", "transformer")
-
-    @property
-    def additive(self) -> bool:
-        return self.kind.endswith("additive")
-
-    @model_validator(mode="before")
-    @classmethod
-    def fill_from_kind(cls, given: Any) -> Any:
-        if not isinstance(given, Mapping):
-            return given
-        hidden = given.get("hidden", cls.model_fields["hidden"].default)
-        shape = {"ff": 4 * hidden if isinstance(hidden, int) else 1}
-        match given.get("kind", cls.model_fields["kind"].default):
-            case "transformer":
-                return {"layers": 3, "heads": 4, "positions": True, **shape, **given}
-            case "attention":
-                return {"layers": 3, "heads": 1, "positions": False, **shape, **given}
-            case _:
-                return {"layers": 1, "heads": 1, "positions": False, **shape, **given}
-
-    @model_validator(mode="after")
-    def parts_fit(self) -> Self:
-        if not self.recurrent and self.hidden % self.heads:
-            raise ValueError(f"hidden ({self.hidden}) must be a multiple of heads ({self.heads})")
-        if self.hidden % 2 and (self.positions or self.two_way):
-            raise ValueError(f"hidden ({self.hidden}) must be even for positions and for two_way")
-        if self.cell != "fused" and (not self.kind.startswith("gru") or self.two_way):
-            raise ValueError(f"the written-out cell ('{self.cell}') is a GRU that reads one way")
-        if self.two_way and not self.recurrent:
-            raise ValueError("two_way is for recurrent encoders; one of attention always reads both ways")
-        return self
+Long = Literal["truncate", "window"]
 
 
 class TokenizerConfig(Frozen):
@@ -215,7 +86,8 @@ class TrainConfig(Frozen):
     steps: int = Field(2000, ge=0)  # optimizer updates; 0 when fine-tuning: as many as the epochs need
     batch_size: int = Field(32, ge=1)  # examples in one forward pass
     accumulate: int = Field(1, ge=1)  # forward passes in one update
-    lr: float = Field(1e-3, gt=0)  # peak
+    lr: float = Field(1e-3, ge=0)  # peak; 0 when fine-tuning: what suits the base
+    layer_decay: float = Field(1.0, gt=0, le=1)  # of the rate, from each layer of a base to the one below it
     final_lr: float = Field(0.1, ge=0, le=1)  # of the peak, at the end of the cosine
     warmup: float = Field(0.05, ge=0, lt=1)  # part of the steps until the peak
     weight_decay: float = Field(0.1, ge=0)  # on matrices only
@@ -244,15 +116,18 @@ class TrainConfig(Frozen):
 
 
 class PretrainConfig(Frozen):
-    """A language model from text."""
+    """A language model from text, from nothing or from one that is there."""
 
     job: Literal["pretrain"] = "pretrain"
+    base: str | None = None  # goes on from a run or a model made elsewhere; it settles objective, tokenizer and model
+    allow_pickle: bool = False  # open weights of a base that are pickled; only what holds nothing but tensors
+    context: int = Field(0, ge=0)  # tokens that a base made elsewhere reads at once; 0: as many as it can
     objective: Objective = "causal"
     mask_rate: float = Field(0.15, gt=0, lt=1)  # tokens hidden, when the objective is masked
     samples: tuple[str, ...] = ("",)  # prompts continued after each evaluation, when the objective is causal
     data: CorpusConfig
     tokenizer: TokenizerConfig = TokenizerConfig()
-    model: TransformerConfig = Field(default_factory=lambda: TransformerConfig.model_validate({}))
+    model: ModelConfig = Field(default_factory=lambda: TransformerConfig.model_validate({}))
     train: TrainConfig = TrainConfig()
 
     @model_validator(mode="before")
@@ -260,7 +135,7 @@ class PretrainConfig(Frozen):
     def preset_follows_objective(cls, given: Any) -> Any:
         if isinstance(given, Mapping) and given.get("objective") == "masked":
             model = given.get("model", {})
-            if not isinstance(model, Mapping):
+            if not isinstance(model, Mapping) or is_theirs(model):
                 return given
             model = {"preset": "bert", **model}
             if model["preset"] == "classic":
@@ -268,18 +143,30 @@ class PretrainConfig(Frozen):
             return {**given, "model": model}
         return given
 
+    @model_validator(mode="before")
+    @classmethod
+    def going_on_is_slower(cls, given: Any) -> Any:
+        """What a base has learned is easily forgotten."""
+        train = given.get("train", {}) if isinstance(given, Mapping) else None
+        if isinstance(train, TrainConfig):
+            train = train.model_dump(exclude_unset=True)
+        return {**given, "train": {"lr": 1e-4, **train}} if isinstance(train, Mapping) and given.get("base") else given
+
     @model_validator(mode="after")
-    def steps_are_given(self) -> Self:
+    def steps_and_rate_are_given(self) -> Self:
         if not self.train.steps:
             raise ValueError("train.steps must be 1 or more")
+        if not self.train.lr:
+            raise ValueError("train.lr must be above 0")
         return self
 
     @model_validator(mode="after")
     def objective_fits_the_model(self) -> Self:
         if self.model.causal != (self.objective == "causal"):
             sight = "causal (left to right)" if self.model.causal else "two-way"
+            preset = getattr(self.model, "preset", "none")
             raise ValueError(
-                f"objective '{self.objective}' cannot train a {sight} model (preset {self.model.preset}). "
+                f"objective '{self.objective}' cannot train a {sight} model (preset {preset}). "
                 "Use gpt or classic for causal, bert or classic for masked"
             )
         return self
@@ -289,10 +176,14 @@ class FinetuneConfig(Frozen):
     """A classifier from labelled text, on a pretrained base or from scratch."""
 
     job: Literal["finetune"] = "finetune"
-    base: str  # a run, or, with init = "scratch", a preset
+    base: str  # a run, or a model made elsewhere: a folder, a pack, hf:NAME; with init = "scratch" also a preset
     init: Literal["pretrained", "scratch"] = "pretrained"
-    scope: str = "full"  # what is trained: full, head, or last:K layers
+    allow_pickle: bool = False  # open weights of a base that are pickled; only what holds nothing but tensors
+    context: int = Field(0, ge=0)  # tokens that a base made elsewhere reads of a text; 0: as many as it can
+    scope: str = "full"  # what is trained: full, head, last:K layers, or lora
+    lora_rank: int = Field(8, ge=1)  # of the matrices that learn with scope = "lora"
     pool: Pool | None = None  # None: the last real token of a causal base, [CLS] otherwise
+    long: Long = "truncate"  # texts longer than the context are cut, or read in windows of which the head gets the mean
     class_weights: bool = False  # rare classes count as much as common ones
     head_dropout: float = Field(0.1, ge=0, lt=1)
     epochs: int = Field(10, ge=1)
@@ -303,14 +194,14 @@ class FinetuneConfig(Frozen):
     strict_leakage: bool = False  # refuse test rows that also stand among the rows learned from
     data: LabelledConfig
     tokenizer: TokenizerConfig = TokenizerConfig()  # used only when base is a preset
-    model: TransformerConfig = Field(default_factory=lambda: TransformerConfig.model_validate({}))
-    train: TrainConfig = TrainConfig(steps=0, lr=5e-4, batch_size=16, warmup=0.1, weight_decay=0.01, beta2=0.999)
+    model: ModelConfig = Field(default_factory=lambda: TransformerConfig.model_validate({}))
+    train: TrainConfig = TrainConfig(steps=0, lr=0.0, batch_size=16, warmup=0.1, weight_decay=0.01, beta2=0.999)
 
     @field_validator("scope")
     @classmethod
     def scope_is_known(cls, scope: str) -> str:
-        if not re.fullmatch(r"full|head|last:[1-9]\d*", scope):
-            raise ValueError("what is trained is full, head or last:K, K being 1 or more")
+        if not re.fullmatch(r"full|head|lora|last:[1-9]\d*", scope):
+            raise ValueError("what is trained is full, head, lora or last:K, K being 1 or more")
         return scope
 
     @model_validator(mode="after")
@@ -334,6 +225,13 @@ class FinetuneConfig(Frozen):
     @classmethod
     def own_training_defaults(cls, given: Any) -> Any:
         return _with_own_training(cls, given)
+
+
+def usual_rate(model: ModelConfig, scope: str) -> float:
+    """Models made elsewhere have learned for long, and forget at rates that suit ours; a new head alone does not mind."""
+    if not isinstance(model, HuggingFaceConfig):
+        return 5e-4
+    return {"head": 1e-3, "lora": 3e-4}.get(scope, 5e-5)
 
 
 class TranslateConfig(Frozen):

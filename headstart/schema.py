@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -29,6 +29,7 @@ class Frozen(BaseModel):
 
 
 C = TypeVar("C", bound=Frozen)
+_KINDS_OF_MODEL = ("ours", "theirs")  # pydantic puts the kind that it tried into the place of an error
 
 
 def parse(
@@ -108,7 +109,7 @@ def explain(
     tags = {kind.model_fields[tag].default for kind in kinds} if tag else set()
     problems = []
     for problem in error.errors():
-        where = [str(part) for part in problem["loc"]]
+        where = [str(part) for part in problem["loc"] if part not in _KINDS_OF_MODEL]
         if where and where[0] in tags:
             where = where[1:]
         if problem["type"] == "extra_forbidden":
@@ -126,17 +127,22 @@ def explain(
 
 def _elsewhere(name: str, kinds: Iterable[type[Frozen]]) -> str:
     """The full name of a setting that stands in another table."""
-    tables = [pair for kind in kinds for pair in _tables(kind).items()]
-    found = next((f"{table}.{name}" for table, kind in tables if name in kind.model_fields), None)
+    pairs = [pair for kind in kinds for pair in tables(kind).items()]
+    found = next((f"{table}.{name}" for table, kind in pairs if name in kind.model_fields), None)
     return f" Did you mean '{found}'?" if found else ""
 
 
 def _names_beside(kinds: Sequence[type[Frozen]], where: Iterable[str]) -> list[str]:
     for name in where:
-        kinds = [tables[name] for tables in map(_tables, kinds) if name in tables]
+        kinds = [found[name] for found in map(tables, kinds) if name in found]
     return [name for kind in kinds for name in kind.model_fields]
 
 
-def _tables(kind: type[Frozen]) -> dict[str, type[Frozen]]:
-    fields = {name: field.annotation for name, field in kind.model_fields.items()}
-    return {name: of for name, of in fields.items() if isinstance(of, type) and issubclass(of, Frozen)}
+def tables(kind: type[Frozen]) -> dict[str, type[Frozen]]:
+    """The settings that are tables; of one that has several kinds, the first."""
+    found: dict[str, type[Frozen]] = {}
+    for name, field in kind.model_fields.items():
+        inside = [inner for outer in get_args(field.annotation) for inner in (outer, *get_args(outer))]
+        of = [of for of in (field.annotation, *inside) if isinstance(of, type) and issubclass(of, Frozen)]
+        found |= {name: of[0]} if of else {}
+    return found

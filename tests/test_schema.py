@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from headstart.config import FinetuneConfig, PretrainConfig, load_run_config, parse_run_config
 from headstart.errors import ConfigError
-from headstart.schema import Frozen, parse, to_toml, with_override
+from headstart.schema import Frozen, parse, tables, to_toml, with_override
 from headstart.study.plan import StudyConfig
 
 VALID: dict[type[Frozen], dict[str, Any]] = {
@@ -29,9 +29,8 @@ def fields(kind: type[Frozen], prefix: tuple[str, ...] = ()) -> dict[tuple[str, 
     """Every setting by its full name."""
     found: dict[tuple[str, ...], FieldInfo] = {}
     for name, field in kind.model_fields.items():
-        inner = field.annotation
-        table = isinstance(inner, type) and issubclass(inner, Frozen)
-        found |= fields(inner, (*prefix, name)) if table else {(*prefix, name): field}
+        inner = tables(kind).get(name)
+        found |= fields(inner, (*prefix, name)) if inner else {(*prefix, name): field}
     return found
 
 

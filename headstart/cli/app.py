@@ -77,7 +77,20 @@ LabelColumn = Annotated[
     str | None, Option("--label-column", help="Column that holds the label. [default: found by its name]")
 ]
 Batch = Annotated[int | None, Option("--batch-size", help="Examples in one forward pass. [default: 16]")]
-Rate = Annotated[float | None, Option("--lr", help="Peak learning rate. [default: 0.0005]")]
+Rate = Annotated[
+    float | None, Option("--lr", help="Peak learning rate. [default: what suits the base: 0.0005 for one of ours]")
+]
+Pickle = Annotated[
+    bool, Option("--allow-pickle", help="Open pickled weights of --base, should it have no others; tensors only.")
+]
+BaseToGoOn = Annotated[
+    str | None,
+    Option(
+        "--base",
+        help="Go on from a run, or from a model made elsewhere: a folder, minilm, smollm2, hf:NAME.",
+        autocompletion=runs,
+    ),
+]
 Context = Annotated[
     int | None, Option("--context", help="Most tokens of a text or block. [default: what the size has]")
 ]

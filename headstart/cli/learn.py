@@ -9,6 +9,7 @@ from typer import Argument, Option
 
 from headstart.cli.app import (
     BadBytes,
+    BaseToGoOn,
     Batch,
     Config,
     Context,
@@ -20,6 +21,7 @@ from headstart.cli.app import (
     LabelColumn,
     LongestLine,
     Out,
+    Pickle,
     Quiet,
     Rate,
     Resume,
@@ -48,6 +50,7 @@ def pretrain(
     corpus: Annotated[
         list[str] | None, Argument(metavar="CORPUS", help="Text: .txt, .csv, .tsv, .jsonl, .parquet, or folders.")
     ] = None,
+    base: BaseToGoOn = None,
     out: Out = "runs/pretrained",
     objective: Annotated[
         str | None, Option(help="causal (left to right) or masked (two-way). [default: causal]")
@@ -55,6 +58,7 @@ def pretrain(
     preset: Annotated[str | None, Option(help="gpt, bert or classic. [default: gpt; bert when masked]")] = None,
     size: Size = None,
     context: Context = None,
+    allow_pickle: Pickle = False,
     unit: Annotated[
         str | None, Option(help="What one text is: line, sentence or document. [default: document]")
     ] = None,
@@ -83,10 +87,14 @@ def pretrain(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Train a tokenizer and a language model on CORPUS."""
+    """Train a tokenizer and a language model on CORPUS. Or go on with one."""
     from headstart.config import PretrainConfig
 
+    settled = {"--objective": objective, "--preset": preset, "--size": size, "--tokenizer": tokenizer, "--vocab": vocab}
     given: dict[str, Any] = {
+        "base": placed_base(base) if base else None,
+        "allow_pickle": allow_pickle or None,
+        "context": context if base else None,
         "objective": objective,
         "samples": tuple(sample) if sample else None,
         "data.paths": tuple(map(placed, corpus)) if corpus else None,
@@ -96,7 +104,7 @@ def pretrain(
         "tokenizer.vocab": vocab,
         "model.preset": preset,
         "model.size": size,
-        "model.context": context,
+        "model.context": None if base else context,
         "train.steps": steps,
     }
     given |= reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes)
@@ -104,6 +112,8 @@ def pretrain(
     config = job_config(
         PretrainConfig, given, settings, file, out, resume, needs={"data.paths": "a CORPUS: files or folders of text"}
     )
+    if config.base and not resume:
+        _refuse(settled, base or config.base)
     if dry_run:
         show_estimate(config, resume, as_json)
         return
@@ -134,14 +144,25 @@ def finetune(
         str | None, Argument(metavar="DATA", help="Labelled rows: .csv, .tsv, .jsonl, .parquet or a folder.")
     ] = None,
     base: Annotated[
-        str | None, Option(help="A pretrained run, or a preset with --init scratch.", autocompletion=runs)
+        str | None,
+        Option(
+            help="A pretrained run; a model made elsewhere: a folder, minilm, smollm2, hf:NAME; a preset with --init scratch.",
+            autocompletion=runs,
+        ),
     ] = None,
     out: Out = "runs/finetuned",
     init: Annotated[str | None, Option(help="pretrained or scratch. [default: pretrained]")] = None,
-    train: Annotated[str | None, Option(help="What learns: full, head, or last:K layers. [default: full]")] = None,
+    allow_pickle: Pickle = False,
+    train: Annotated[
+        str | None, Option(help="What learns: full, head, last:K layers, or lora. [default: full]")
+    ] = None,
     pool: Annotated[
         str | None,
         Option(help="What the head reads: last, cls or mean. [default: last of a causal base, cls of a two-way one]"),
+    ] = None,
+    long: Annotated[
+        str | None,
+        Option(help="Texts longer than the context: truncate, or window (the mean over windows). [default: truncate]"),
     ] = None,
     epochs: Annotated[int | None, Option(help="Times through the training rows. [default: 10]")] = None,
     labels: Annotated[
@@ -178,14 +199,17 @@ def finetune(
     debug: Debug = False,
 ) -> None:
     """Swap the head of a base for a classifier and train it on DATA."""
-    from headstart.config import PRESETS, FinetuneConfig
-    from headstart.errors import ConfigError
+    from headstart.config import FinetuneConfig
+    from headstart.shapes import PRESETS
 
     given: dict[str, Any] = {
         "base": placed_base(base) if base else None,
         "init": init,
+        "allow_pickle": allow_pickle or None,
+        "context": None if base in PRESETS else context,
         "scope": train,
         "pool": pool,
+        "long": long,
         "epochs": epochs,
         "class_weights": class_weights or None,
         "strict_leakage": strict_leakage or None,
@@ -199,7 +223,7 @@ def finetune(
         "tokenizer.vocab": vocab,
         "model.preset": base if base in PRESETS else None,
         "model.size": size,
-        "model.context": context,
+        "model.context": context if base in PRESETS else None,
     }
     given |= reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes)
     given |= training_settings(batch_size, lr, seed, device, threads)
@@ -212,10 +236,8 @@ def finetune(
         resume,
         needs={"data.train": "DATA", "base": "--base (a run of headstart pretrain, or gpt with --init scratch)"},
     )
-    settled = {"--size": size, "--context": context, "--tokenizer": tokenizer, "--vocab": vocab}
-    refused = [flag for flag, value in settled.items() if value is not None]
-    if refused and config.base not in PRESETS and not resume:
-        raise ConfigError(f"{', '.join(refused)}: the base {base or config.base} settles this. Leave it out.")
+    if config.base not in PRESETS and not resume:
+        _refuse({"--size": size, "--tokenizer": tokenizer, "--vocab": vocab}, base or config.base)
     if dry_run:
         show_estimate(config, resume, as_json)
         return
@@ -251,6 +273,15 @@ def finetune(
         )
         show("  " + (accuracy_line("without them", rest) if rest else "without them, there are none"))
     show(f"learning curves: {Path(out) / 'curves.png'}")
+
+
+def _refuse(settled: dict[str, str | int | None], base: str) -> None:
+    """What a base has settled cannot be asked for."""
+    from headstart.errors import ConfigError
+
+    refused = [flag for flag, value in settled.items() if value is not None]
+    if refused:
+        raise ConfigError(f"{', '.join(refused)}: the base {base} settles this. Leave it out.")
 
 
 def show_estimate(config: Any, resume: bool, as_json: bool) -> None:

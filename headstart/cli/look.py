@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -27,6 +27,10 @@ from headstart.cli.app import (
 from headstart.cli.settings import nested_settings
 from headstart.cli.terminal import accuracy_line, guarded, share, show, show_json, show_notes, show_table
 from headstart.show.table import label
+
+if TYPE_CHECKING:
+    from headstart.use.onnx import OnnxClassifier
+    from headstart.use.predict import Classifier
 
 
 @app.command()
@@ -82,6 +86,9 @@ def predict(
     run: RunArgument,
     texts: Annotated[list[str] | None, Argument(metavar="TEXT...", help="Texts to label.", show_default=False)] = None,
     file: Annotated[str | None, Option(help="Texts to label: one a line, or a table.")] = None,
+    also: Annotated[
+        list[str] | None, Option(help="Another run, or .onnx file, to set beside it; may be given several times.")
+    ] = None,
     text_column: TextColumn = None,
     encoding: Encoding = None,
     on_bad_bytes: BadBytes = None,
@@ -90,7 +97,7 @@ def predict(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Label each TEXT with the classifier in RUN."""
+    """Label each TEXT with the classifier in RUN. Or with several, side by side."""
     from headstart.errors import DataError, UserError
     from headstart.text.packs import located
     from headstart.text.read import read_lines
@@ -104,16 +111,33 @@ def predict(
         raise UserError(f"Nothing to label: '{run}' is taken for the run. Give the run first, then texts or --file.")
     if any(not text.strip() for text in texts or []):
         raise DataError("A text to label is blank.", "DATA_BLANK")
-    from headstart.use.predict import Classifier
-
-    records = Classifier.load(run).predict(asked)
+    said = {name: _classifier(name).predict(asked) for name in [run, *(also or [])]}
     if as_json:
+        records = said[run]
+        for i, record in enumerate(records if also else []):
+            record["also"] = {
+                name: {key: said[name][i][key] for key in ("label", "probabilities")} for name in also or []
+            }
         show_json(records)
         return
-    for record in records:
-        ranked = "  ".join(f"{label} {p:.2f}" for label, p in record["probabilities"].items())
-        text = record["text"] if len(record["text"]) <= 200 else record["text"][:200] + " ..."
-        show(f"{record['label']}\t{ranked}\t{text}")
+    for several in zip(*said.values(), strict=True):
+        told = "\t".join(f"{r['label']}\t{_ranked(r['probabilities'])}" for r in several)
+        text = several[0]["text"]
+        show(f"{told}\t{text if len(text) <= 200 else text[:200] + ' ...'}")
+
+
+def _classifier(run: str) -> Classifier | OnnxClassifier:
+    if run.endswith(".onnx"):
+        from headstart.use.onnx import OnnxClassifier  # loads no torch
+
+        return OnnxClassifier.load(run)
+    from headstart.use.predict import Classifier
+
+    return Classifier.load(run)
+
+
+def _ranked(probabilities: dict[str, float]) -> str:
+    return "  ".join(f"{label} {p:.2f}" for label, p in probabilities.items())
 
 
 @app.command()
@@ -201,8 +225,8 @@ def params(
     debug: Debug = False,
 ) -> None:
     """Show where the parameters are. Each number has the product behind it."""
-    from headstart.config import PRESETS
     from headstart.errors import ConfigError, UserError, did_you_mean
+    from headstart.shapes import PRESETS
 
     if head not in ("lm", "classify"):
         raise UserError(f"--head takes lm or classify, not '{head}'.{did_you_mean(head, ('lm', 'classify'))}")

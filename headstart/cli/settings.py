@@ -12,9 +12,11 @@ FLAGS = {
     "objective": "--objective",
     "samples": "--sample",
     "base": "--base",
+    "allow_pickle": "--allow-pickle",
     "init": "--init",
     "scope": "--train",
     "pool": "--pool",
+    "long": "--long",
     "epochs": "--epochs",
     "class_weights": "--class-weights",
     "strict_leakage": "--strict-leakage",
@@ -45,6 +47,7 @@ FLAGS = {
     "model.preset": "--preset",
     "model.size": "--size",
     "model.context": "--context",
+    "context": "--context",
     "train.steps": "--steps",
     "train.batch_size": "--batch-size",
     "train.lr": "--lr",
@@ -87,7 +90,7 @@ def placed(path: str) -> str:
 
 def placed_base(base: str) -> str:
     """A run by its whole path; a preset, or what is not there, as it stands."""
-    from headstart.config import PRESETS
+    from headstart.shapes import PRESETS
 
     return str(Path(base).absolute()) if base not in PRESETS and os.path.exists(base) else base
 
@@ -122,7 +125,8 @@ def recipe(config: Any) -> dict[str, Any]:
     Another run with them is the same run; and --size, --epochs or --objective beside them change what depends on
     these too.
     """
-    from headstart.config import PRESETS
+    from headstart.config import usual_rate
+    from headstart.shapes import PRESETS
 
     settings = config.model_dump(exclude_none=True)
     train, model = settings["train"], settings["model"]
@@ -141,10 +145,12 @@ def recipe(config: Any) -> dict[str, Any]:
     if config.job == "finetune":
         if steps == max(config.least_steps, config.epochs * every):
             del train["steps"], train["eval_every"]
+        if train["lr"] == usual_rate(config.model, config.scope):
+            del train["lr"]
         if config.pool == ("last" if config.model.causal else "cls"):
             del settings["pool"]
-        if config.base not in PRESETS:
-            del settings["model"]
+    if config.base and config.base not in PRESETS:
+        del settings["model"]
     whole = type(config).model_validate(settings)
     for names in list(_leaves(settings)):
         less = _without(settings, names)

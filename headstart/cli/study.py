@@ -25,7 +25,7 @@ from headstart.cli.app import (
     Vocab,
     app,
 )
-from headstart.cli.settings import nested_settings
+from headstart.cli.settings import nested_settings, placed_base
 from headstart.cli.terminal import Bar, guarded, show, show_json, show_table
 from headstart.show.table import label
 
@@ -66,9 +66,12 @@ def compare(
     data: Annotated[
         str | None, Argument(help="Labelled rows: .csv, .tsv, .jsonl, .parquet or a folder.", show_default=False)
     ] = None,
-    base: Annotated[list[str] | None, Option(help="A pretrained run; may be given several times.")] = None,
+    base: Annotated[
+        list[str] | None,
+        Option(help="A pretrained run, or a folder, minilm, smollm2, hf:NAME; may be given several times."),
+    ] = None,
     arms: Annotated[
-        str | None, Option(help="Out of majority, tfidf, scratch, frozen, last:K, full; with commas.")
+        str | None, Option(help="Out of majority, tfidf, scratch, frozen, last:K, lora, full; with commas.")
     ] = None,
     seeds: Annotated[int | None, Option(help="Runs of every arm that has chance in it.")] = None,
     labels: Annotated[str | None, Option(help="Label counts to compare at: 50,200,800,all.")] = None,
@@ -119,7 +122,7 @@ def compare(
         "data.text_column": text_column,
         "data.label_column": label_column,
         "data.encoding": encoding,
-        "bases": tuple(str(Path(b).absolute()) for b in base) if base else None,
+        "bases": tuple(map(placed_base, base)) if base else None,
         "arms": _listed(arms),
         "seeds": seeds,
         "labels": tuple(_count(word) for word in _listed(labels) or ()) or None,

@@ -43,6 +43,11 @@ class Base(nn.Module, ABC):
     def blocks(self) -> nn.ModuleList:
         """The repeated layers, input to output."""
 
+    @property
+    @abstractmethod
+    def embedding(self) -> nn.Embedding:
+        """The vectors of the vocabulary, (V, D)."""
+
     @abstractmethod
     def forward(self, ids: Tensor, mask: Tensor, look: bool = False) -> States:
         """States of (B, T) ids under a (B, T) mask, True = real; padding stands on the right."""
@@ -75,9 +80,12 @@ def layer_groups(base: Base) -> list[tuple[str, list[nn.Parameter]]]:
 
 
 def freeze(base: Base, scope: str) -> None:
-    """Let only `scope` of `base` learn: full, head (nothing of the base) or last:K layers. Nothing is ever thawed."""
+    """Let only `scope` of `base` learn: full, head (nothing of the base) or last:K layers. Nothing is ever thawed.
+
+    What lora adds changes every layer: train/lora.py freezes them, and merges the changes in the end.
+    """
     groups = layer_groups(base)
-    if scope == "full":
+    if scope in ("full", "lora"):
         free = len(groups)
     elif scope == "head":
         free = 0

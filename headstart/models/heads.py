@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headstart.config import TransformerConfig
 from headstart.models.base import Base, States
 from headstart.models.loss import chunked_cross_entropy
 from headstart.models.transformer import activation
+from headstart.shapes import ModelConfig
 from headstart.text.batch import IGNORE
 
 Pooling = Callable[[Tensor, Tensor], Tensor]
@@ -26,7 +26,7 @@ def every_token(hidden: Tensor, mask: Tensor) -> Tensor:
 
 
 def last_real(hidden: Tensor, mask: Tensor) -> Tensor:
-    return hidden[torch.arange(len(hidden)), mask.sum(1) - 1]  # (B, D); position -1 would read padding
+    return hidden[torch.arange(hidden.size(0)), mask.sum(1) - 1]  # (B, D); position -1 would read padding
 
 
 def first(hidden: Tensor, mask: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ class Head(nn.Module, ABC):
 class LanguageHead(Head):
     """A score for every entry of the vocabulary at every token, for causal and masked models alike."""
 
-    def __init__(self, cfg: TransformerConfig, embedding: nn.Embedding) -> None:
+    def __init__(self, cfg: ModelConfig, embedding: nn.Embedding) -> None:
         super().__init__()
         self.pool = every_token
         self.transform: nn.Module = nn.Identity()
@@ -85,14 +85,15 @@ class ClassHead(Head):
 
     weights: Tensor
 
-    def __init__(self, width: int, classes: int, pool: Pooling, dropout: float = 0.0) -> None:
+    def __init__(self, width: int, classes: int, pool: Pooling, dropout: float = 0.0, bias: bool = True) -> None:
         super().__init__()
         self.pool = pool
         self.drop = nn.Dropout(dropout)
-        self.linear = nn.Linear(width, classes)
+        self.linear = nn.Linear(width, classes, bias)
         self.register_buffer("weights", torch.ones(classes), persistent=False)  # of the classes, in the loss
         nn.init.normal_(self.linear.weight, std=0.02)
-        nn.init.zeros_(self.linear.bias)
+        if bias:
+            nn.init.zeros_(self.linear.bias)
 
     def logits(self, hidden: Tensor) -> Tensor:
         return self.linear(self.drop(hidden))

@@ -1,8 +1,10 @@
-"""The tensor names and layouts under which GPT-2 and BERT keep the same weights on disk.
+"""The tensor names and layouts under which transformers keeps the same weights on disk.
 
-Ours on the left, theirs on the right; `{}` is a layer's number. What has no counterpart there (`classic`, or a preset
+Ours on the left, those of GPT-2 and BERT on the right; `{}` is a layer's number. What has no counterpart there (`classic`, or a preset
 with its structure changed) keeps our names. Writing renames, transposes and cuts: no number changes. Reading adds
 BERT's embedding of the first sentence, which every token of ours belongs to, to its positions.
+
+A base that is a model of transformers has its names already, but for what stands in front of them.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from headstart.config import PRESETS, TransformerConfig
+from headstart.models.huggingface import KINDS
+from headstart.shapes import PRESETS, HuggingFaceConfig, ModelConfig, TransformerConfig
 
 _GPT2 = {
     "base.tokens": "transformer.wte",
@@ -60,8 +63,10 @@ def counterpart(cfg: TransformerConfig) -> str | None:
     return {"gpt": "gpt2", "bert": "bert"}.get(cfg.preset) if same else None
 
 
-def to_disk(state: Mapping[str, Tensor], cfg: TransformerConfig) -> Tensors:
+def to_disk(state: Mapping[str, Tensor], cfg: ModelConfig) -> Tensors:
     """The tensors of a Model under the names that plain transformers looks for."""
+    if isinstance(cfg, HuggingFaceConfig):
+        return {their_name(name, cfg): t for name, t in state.items()}
     match counterpart(cfg):
         case "gpt2":
             return {
@@ -76,8 +81,10 @@ def to_disk(state: Mapping[str, Tensor], cfg: TransformerConfig) -> Tensors:
             return dict(state)
 
 
-def from_disk(tensors: Mapping[str, Tensor], cfg: TransformerConfig) -> Tensors:
+def from_disk(tensors: Mapping[str, Tensor], cfg: ModelConfig) -> Tensors:
     """The same tensors back under our names."""
+    if isinstance(cfg, HuggingFaceConfig):
+        return {our_name(name, cfg): t for name, t in tensors.items()}
     match counterpart(cfg):
         case "gpt2":
             back = {theirs: ours for ours, theirs in _GPT2.items()}
@@ -94,6 +101,26 @@ def from_disk(tensors: Mapping[str, Tensor], cfg: TransformerConfig) -> Tensors:
             return _join_qkv(state)
         case _:
             return dict(tensors)
+
+
+def their_name(name: str, cfg: HuggingFaceConfig) -> str:
+    """A tensor of a Model on a base of transformers, as transformers names it beside its own heads."""
+    kind = KINDS[cfg.model_type]
+    module, _, last = name.rpartition(".")
+    if name.startswith("base.inner."):
+        return kind.prefix + name.removeprefix("base.inner.")
+    return kind.head[name] if name in kind.head else f"{kind.head[module]}.{last}"
+
+
+def our_name(name: str, cfg: HuggingFaceConfig) -> str:
+    """The same back; a base that was saved without a head has no prefix, and very old files have old names."""
+    kind = KINDS[cfg.model_type]
+    name = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
+    back = {theirs: ours for ours, theirs in kind.head.items()}
+    module, _, last = name.rpartition(".")
+    if name in back:
+        return back[name]
+    return f"{back[module]}.{last}" if module in back else f"base.inner.{name.removeprefix(kind.prefix)}"
 
 
 def _rename(name: str, table: Mapping[str, str]) -> str:

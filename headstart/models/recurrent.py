@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from headstart.config import Seq2SeqConfig
 from headstart.models.seq2seq import Maps, Seq2Seq, State
+from headstart.shapes import Seq2SeqConfig
 
 MEMORY = ("hidden", "cell")  # of an LSTM; a GRU has only the first
 

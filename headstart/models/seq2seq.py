@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headstart.config import Seq2SeqConfig, TransformerConfig
 from headstart.models.base import Cache
 from headstart.models.loss import chunked_cross_entropy
 from headstart.models.transformer import Block, Sight, Transformer, sinusoids
+from headstart.shapes import Seq2SeqConfig, TransformerConfig
 from headstart.text.batch import IGNORE
 
 State = dict[str, Tensor]

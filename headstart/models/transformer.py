@@ -12,10 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headstart.config import TransformerConfig
 from headstart.models.base import Base, Cache, States
 from headstart.models.gelu import TanhGELU
 from headstart.models.next_token import NextToken
+from headstart.shapes import TransformerConfig
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,10 @@ class Transformer(Base):
     @property
     def blocks(self) -> nn.ModuleList:
         return self.layers
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        return self.tokens
 
     def forward(self, ids: Tensor, mask: Tensor, look: bool = False) -> States:
         # Padding stands on the right, so under the square mask no real token can see it.

@@ -56,6 +56,9 @@ def study_estimate(cfg: StudyConfig, jobs: int = 1) -> dict[str, Any]:
 
 def _untrained(cfg: StudyConfig, objective: Any) -> FinetuneConfig:
     """Fine-tuning of a base that is not there yet: the same shape with fresh weights takes as long."""
-    model, tokenizer = cfg.pretraining(objective).model, cfg.pretraining(objective).tokenizer
+    job = cfg.pretraining(objective)
+    if job.base:
+        return cfg.finetuning({"base": job.base, "check": False})
+    model, tokenizer = job.model, job.tokenizer
     shape = {"model": model.model_dump(exclude_none=True), "tokenizer": tokenizer.model_dump()}
-    return cfg.finetuning({"base": model.preset, "init": "scratch", "check": False, **shape})
+    return cfg.finetuning({"base": shape["model"]["preset"], "init": "scratch", "check": False, **shape})

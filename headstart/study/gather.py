@@ -112,7 +112,7 @@ class _Study:
             "mistakes": {t.arm.name: self._mistakes(t) for t in last if t.arm.kind != "majority"},
             "disagreements": self._disagreements([t for t in last if t.arm.kind != "majority"]),
             "receipts": [_receipt(t) for t in last if t.arm.base],
-            "pretraining": [_pretraining(name, Path(b["path"])) for name, b in self.state["bases"].items()],
+            "pretraining": [p for name, b in self.state["bases"].items() if (p := _pretraining(name, Path(b["path"])))],
             "failures": self.state.get("failures", []),
             "hygiene": self.state["data"]["hygiene"],
             "cost": self._cost(),
@@ -379,7 +379,9 @@ def _receipt(t: Taken) -> dict[str, Any]:
     }
 
 
-def _pretraining(name: str, path: Path) -> dict[str, Any]:
+def _pretraining(name: str, path: Path) -> dict[str, Any] | None:
+    if not Run(path).there:  # made elsewhere
+        return None
     result, config = _result(path) or {}, Run(path).config
     return {
         "name": name,

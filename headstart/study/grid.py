@@ -25,13 +25,14 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from headstart.config import LabelledConfig
 from headstart.errors import ConfigError, DataError, Stopped, UserError
 from headstart.schema import differences, parse, read_toml, to_toml
+from headstart.shapes import HuggingFaceConfig
 from headstart.study.baselines import BASELINES
 from headstart.study.plan import BaseRun, Cell, StudyConfig, arms_of, cells, finetuning, named_bases, trials
 from headstart.tasks.metrics import class_scores
@@ -45,6 +46,7 @@ from headstart.train.lock import lock_folder
 from headstart.train.run import Run
 from headstart.train.watch import Watch
 
+WEIGHTS = (".safetensors", ".gguf", ".bin")  # files of a model that hold them
 MAY_GROW = ("seeds", "arms", "labels", "bases")  # a study can be extended by these: cells do not depend on each other
 
 
@@ -123,8 +125,22 @@ def _write(out: Path, state: Mapping[str, Any]) -> None:
 
 
 def _given(cfg: StudyConfig) -> list[BaseRun]:
-    paths = [Run.open(base).path.absolute() for base in cfg.bases]
-    return named_bases(paths, [_shape(path) for path in paths])
+    """The bases by the names they were given under, each with the path where it was found."""
+    if not cfg.bases:
+        return []
+    from headstart.train.pretrained import find_base
+
+    folders = [find_base(base) for base in cfg.bases]
+    named = named_bases([Path(base) for base in cfg.bases], [_shape(folder) for folder in folders])
+    return [
+        replace(base, path=_run_of(folder), elsewhere=_elsewhere(folder))
+        for base, folder in zip(named, folders, strict=True)
+    ]
+
+
+def _run_of(folder: Path) -> Path:
+    """The run that a model belongs to; a model made elsewhere stands for itself."""
+    return (folder.parent if Run(folder.parent).there else folder).absolute()
 
 
 def _pretrained(out: Path, cfg: StudyConfig, watch: Watch) -> Iterator[BaseRun]:
@@ -135,22 +151,35 @@ def _pretrained(out: Path, cfg: StudyConfig, watch: Watch) -> Iterator[BaseRun]:
         path = (out / "bases" / objective).absolute()
         watch.note(f"Pretraining: {objective} ...")
         pretrain(cfg.pretraining(objective), path, resume=Run(path).there, watch=watch)
-        yield BaseRun(objective, path, _shape(path))
+        name = f"{Path(cfg.pretraining(objective).base or '').name} continued".removeprefix(" continued") or objective
+        yield BaseRun(name, path, _shape(path / "model"), _elsewhere(path / "model"))
 
 
-def _shape(path: Path) -> str:
-    """Equal for two runs whose models before training are the same: shape and tokenizer."""
-    digest = hashlib.sha256((path / "model" / "tokenizer.json").read_bytes())
-    digest.update(Run.open(path).config.model.model_dump_json().encode())
-    return digest.hexdigest()
+def _shape(folder: Path) -> str:
+    """Equal for two models that are the same before training: shape and tokenizer."""
+    if Run(folder.parent).there:
+        shape, tokenizer = Run.open(folder.parent).config.model, (folder / "tokenizer.json").read_bytes()
+    else:
+        from headstart.train.pretrained import read_shape
+
+        shape, made = read_shape(folder)
+        tokenizer = made.to_json().encode()
+    return hashlib.sha256(tokenizer + shape.model_dump_json().encode()).hexdigest()
+
+
+def _elsewhere(folder: Path) -> bool:
+    return not Run(folder.parent).there or isinstance(Run(folder.parent).config.model, HuggingFaceConfig)
 
 
 def _note_bases(state: dict[str, Any], bases: Sequence[BaseRun]) -> None:
     """Keep the weights' checksums; a base that was trained anew would make the cells incomparable."""
     kept = state.setdefault("bases", {})
     for base in bases:
-        now = hashlib.sha256((base.path / "model" / "model.safetensors").read_bytes()).hexdigest()
-        if kept.setdefault(base.name, {"path": str(base.path), "shape": base.shape, "sha256": now})["sha256"] != now:
+        folder = base.path / "model" if Run(base.path).there else base.path
+        files = sorted(f for f in folder.rglob("*") if f.suffix in WEIGHTS) if folder.is_dir() else [folder]
+        now = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+        facts = {"path": str(base.path), "shape": base.shape, "elsewhere": base.elsewhere, "sha256": now}
+        if kept.setdefault(base.name, facts)["sha256"] != now:
             raise ConfigError(f"The base {base.path} has changed since this study began. Begin a new study.")
 
 

@@ -18,9 +18,16 @@ from headstart.config import FinetuneConfig, LabelledConfig, Objective, Pretrain
 from headstart.schema import Frozen, merge, parse
 
 BASELINES = ("majority", "tfidf")  # arms without a transformer, in baselines.py
-ARM = r"majority|tfidf|scratch|frozen|full|last:[1-9]\d*"
-# Tried on the validation rows; the middle one is used where there are too few to choose on. A new head alone needs more.
+ARM = r"majority|tfidf|scratch|frozen|full|lora|last:[1-9]\d*"
+# Tried on the validation rows; the middle one is used where there are too few to choose on. A new head alone needs more,
+# and a model made elsewhere, which has learned for long, less.
 RATES = {"frozen": (1e-3, 3e-3, 1e-2), "other": (3e-4, 1e-3, 3e-3)}
+RATES_ELSEWHERE = {
+    "frozen": RATES["frozen"],
+    "lora": (1e-4, 3e-4, 1e-3),
+    "scratch": (5e-5, 1e-4, 3e-4),
+    "other": (2e-5, 5e-5, 1e-4),
+}
 TRIAL_SEED = 1000  # of the runs that only choose a rate: no seed that is compared later
 
 
@@ -28,8 +35,8 @@ class StudyConfig(Frozen):
     """Arms x seeds x label counts on one split: what is compared with what."""
 
     data: LabelledConfig
-    bases: tuple[str, ...] = ()  # pretrained runs; those pretrained by the study itself come after them
-    arms: tuple[str, ...] = ("majority", "tfidf", "scratch", "frozen", "full")  # or last:K
+    bases: tuple[str, ...] = ()  # runs or models made elsewhere; those pretrained by the study itself come after them
+    arms: tuple[str, ...] = ("majority", "tfidf", "scratch", "frozen", "full")  # or last:K, lora
     seeds: int = Field(5, ge=1)
     labels: tuple[int, ...] = (0,)  # rows learned from, validation rows among them; 0 = all
     rates: tuple[float, ...] = ()  # learning rates tried on the validation rows; empty: three that suit the arm
@@ -49,7 +56,7 @@ class StudyConfig(Frozen):
         strange = [arm for arm in arms if not re.fullmatch(ARM, arm)]
         if strange or not arms:
             raise ValueError(
-                f"unknown arm '{', '.join(strange)}'; an arm is majority, tfidf, scratch, frozen, last:K or full"
+                f"unknown arm '{', '.join(strange)}'; an arm is majority, tfidf, scratch, frozen, last:K, lora or full"
             )
         return tuple(dict.fromkeys(arms))
 
@@ -87,22 +94,26 @@ class StudyConfig(Frozen):
 
 @dataclass(frozen=True)
 class BaseRun:
-    """A pretrained run that arms stand on."""
+    """A pretrained run, or a model made elsewhere, that arms stand on."""
 
     name: str
     path: Path
     shape: str  # equal for two bases whose untrained models are the same
+    elsewhere: bool = False  # a model of Hugging Face, as it came or trained further
 
 
 @dataclass(frozen=True)
 class Arm:
     name: str
-    kind: str  # majority, tfidf, scratch, frozen, last:K, full
+    kind: str  # majority, tfidf, scratch, frozen, last:K, lora, full
     base: BaseRun | None = None
 
     @property
     def rates(self) -> tuple[float, ...]:
-        return () if self.base is None else RATES.get(self.kind, RATES["other"])
+        if self.base is None:
+            return ()
+        rates = RATES_ELSEWHERE if self.base.elsewhere else RATES
+        return rates.get(self.kind, rates["other"])
 
 
 @dataclass(frozen=True)

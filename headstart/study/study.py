@@ -99,5 +99,6 @@ def compare(
     rows = out.with_name(f"{out.name}-rows.csv")  # beside the study: its folder must be new, or hold this study
     write_file(rows, table.getvalue().encode())
     bases = [base] if isinstance(base, (str, Path)) else list(base)
-    given = {"data": {"train": str(rows)}, "bases": tuple(str(Path(b).absolute()) for b in bases), "arms": tuple(arms)}
+    places = tuple(str(Path(b).absolute()) if Path(b).exists() else str(b) for b in bases)
+    given = {"data": {"train": str(rows)}, "bases": places, "arms": tuple(arms)}
     return Study.run(parse(StudyConfig, {**given, **settings}), out, jobs, watch)

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from headstart.config import Long
 from headstart.models.base import Base
 from headstart.models.heads import Model
 from headstart.tasks.metrics import class_scores
-from headstart.text.batch import Batch, Batches, Numbers, Rng, RowBatches, by_length, in_order, pad
+from headstart.text.batch import Batch, Batches, Numbers, Rng, RowBatches, blocks, by_length, in_order, pad
 from headstart.text.read import Example
 from headstart.text.tokenizer import Tokenizer, TokenRows, truncated
 
@@ -33,7 +36,24 @@ class PooledBatch:
         return PooledBatch(self.features.to(device), self.target.to(device), self.tokens)
 
 
-ClassBatch = Batch | PooledBatch
+@dataclass(frozen=True)
+class WindowBatch:
+    """Texts of which some are longer than the base can read at once: W windows, and the text that each is part of."""
+
+    ids: Tensor  # (W, T)
+    mask: Tensor  # (W, T)
+    owner: Tensor  # (W,), numbers of texts in the batch, ascending
+    target: Tensor  # (B,)
+
+    @property
+    def tokens(self) -> int:
+        return int(self.mask.sum())
+
+    def to(self, device: str) -> WindowBatch:
+        return WindowBatch(*(t.to(device) for t in (self.ids, self.mask, self.owner, self.target)))
+
+
+ClassBatch = Batch | PooledBatch | WindowBatch
 
 
 class Classify:
@@ -61,7 +81,20 @@ class Classify:
 
 
 def _hidden(model: Model, batch: ClassBatch) -> Tensor:
-    return batch.features if isinstance(batch, PooledBatch) else model.features(batch.ids, batch.mask)
+    if isinstance(batch, PooledBatch):
+        return batch.features
+    hidden = model.features(batch.ids, batch.mask)
+    return joined(hidden, batch.owner, len(batch.target)) if isinstance(batch, WindowBatch) else hidden
+
+
+def joined(hidden: Tensor, owner: Tensor, texts: int) -> Tensor:
+    """The mean over the windows of each text, (texts, D), of what the head reads of them, (W, D).
+
+    >>> joined(torch.tensor([[1.0], [2.0], [4.0]]), torch.tensor([0, 1, 1]), 2).tolist()
+    [[1.0], [3.0]]
+    """
+    total = hidden.new_zeros(texts, hidden.size(1)).index_add(0, owner, hidden)
+    return total / torch.bincount(owner, minlength=texts)[:, None]
 
 
 class ClassifyText:
@@ -71,26 +104,32 @@ class ClassifyText:
     when the first batch is, because only then a resumed run has its weights.
     """
 
-    def __init__(self, rows: Sequence[Example], labels: Sequence[str], tokenizer: Tokenizer, base: Base) -> None:
+    def __init__(
+        self, rows: Sequence[Example], labels: Sequence[str], tokenizer: Tokenizer, base: Base, long: Long = "truncate"
+    ) -> None:
         self.pad, self.texts = tokenizer.pad, [e.text for e in rows]
-        self.rows, self.cut = class_rows(self.texts, tokenizer, base)
+        self.rows, self.owner, self.cut = rows_of(self.texts, tokenizer, base, long)
+        self.windowed = len(self.rows) > len(rows)
+        self.lengths = np.bincount(self.owner, self.rows.lengths, len(rows)).astype(np.int64)  # tokens of each text
         self.targets = [labels.index(e.label) for e in rows]
         self.features: Callable[[Sequence[str]], Tensor] | None = None
 
     def batches(self, batch_size: int, seed: int) -> Batches[ClassBatch]:
         """Training batches, for ever."""
-        return RowBatches(self.rows.lengths, batch_size, self._collate, seed)
+        return RowBatches(self.lengths, batch_size, self._collate, seed)
 
     def measured(self) -> Iterable[ClassBatch]:
         """Every row once."""
-        return in_order(self.rows.lengths, EVALUATED_AT_ONCE, self._collate)
+        return in_order(self.lengths, EVALUATED_AT_ONCE, self._collate)
 
     def probabilities(self, model: Model, device: str) -> list[list[float]]:
         """The class probabilities of each row, in the order of the rows."""
-        if self.features is None:
-            return probabilities(model, self.rows, self.pad, device)
         with torch.inference_mode():
-            return model.eval().head.logits(self._read.to(device)).softmax(-1).tolist()
+            if self.features is not None:
+                vectors = self._read.to(device)
+            else:
+                vectors = vectors_of(model, self.rows, self.owner, len(self.texts), self.pad, device)
+            return model.eval().head.logits(vectors).softmax(-1).tolist()
 
     @cached_property
     def _read(self) -> Tensor:
@@ -100,7 +139,12 @@ class ClassifyText:
     def _collate(self, part: Numbers, rng: Rng) -> ClassBatch:
         target = torch.tensor([self.targets[int(i)] for i in part])
         if self.features is not None:
-            return PooledBatch(self._read[torch.from_numpy(part)], target, int(self.rows.lengths[part].sum()))
+            return PooledBatch(self._read[torch.from_numpy(part)], target, int(self.lengths[part].sum()))
+        if self.windowed:
+            places = [np.flatnonzero(self.owner == text) for text in part]
+            ids, mask = pad([self.rows[int(i)] for own in places for i in own], self.pad)
+            owner = torch.repeat_interleave(torch.arange(len(part)), torch.tensor([len(own) for own in places]))
+            return WindowBatch(ids, mask, owner, target)
         ids, mask = pad([self.rows[int(i)] for i in part], self.pad)
         return Batch(ids, mask, target)
 
@@ -115,6 +159,31 @@ def class_rows(texts: Sequence[str], tokenizer: Tokenizer, base: Base) -> tuple[
     return truncated(rows, base.max_len, None if base.causal else tokenizer.end)
 
 
+def rows_of(
+    texts: Sequence[str], tokenizer: Tokenizer, base: Base, long: Long
+) -> tuple[TokenRows, NDArray[np.int64], int]:
+    """Texts as a classifier reads them: rows, the text that each is part of, and how many texts had to be cut.
+
+    With `long` = window none is: a text longer than the context becomes several rows that overlap by a quarter.
+    """
+    if long == "truncate":
+        rows, cut = class_rows(texts, tokenizer, base)
+        return rows, np.arange(len(texts)), cut
+    whole, after = tokenizer.encode(texts, boundaries=False), [] if base.causal else [tokenizer.end]
+    size = base.max_len - 1 - len(after)
+    parts = [blocks(whole[i], size, size // 4) for i in range(len(whole))]
+    rows = TokenRows.of([tokenizer.start, *window, *after] for windows in parts for window in windows)
+    return rows, np.repeat(np.arange(len(texts)), [len(windows) for windows in parts]), 0
+
+
+def vectors_of(
+    model: Model, rows: TokenRows, owner: NDArray[np.int64], texts: int, pad_id: int, device: str = "cpu"
+) -> Tensor:
+    """What the head reads of each text, (texts, D)."""
+    found = pooled(model, rows, pad_id, device)
+    return found if len(rows) == texts else joined(found, torch.from_numpy(owner).to(device), texts)
+
+
 @torch.inference_mode()
 def pooled(model: Model, rows: TokenRows, pad_id: int, device: str = "cpu") -> Tensor:
     """What the head reads of each row, (rows, D), in the order of the rows."""
@@ -127,9 +196,12 @@ def pooled(model: Model, rows: TokenRows, pad_id: int, device: str = "cpu") -> T
 
 
 @torch.inference_mode()
-def probabilities(model: Model, rows: TokenRows, pad_id: int, device: str = "cpu") -> list[list[float]]:
-    """The class probabilities of each row, in the order of the rows."""
-    return model.head.logits(pooled(model, rows, pad_id, device)).softmax(-1).tolist()
+def probabilities(
+    model: Model, texts: Sequence[str], tokenizer: Tokenizer, long: Long = "truncate", device: str = "cpu"
+) -> list[list[float]]:
+    """The class probabilities of each text."""
+    rows, owner, _ = rows_of(texts, tokenizer, model.base, long)
+    return model.head.logits(vectors_of(model, rows, owner, len(texts), tokenizer.pad, device)).softmax(-1).tolist()
 
 
 def most_probable(rows: Sequence[Sequence[float]]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub by name, through Hugging Face's own library, kept as Parquet files."""
+"""Data sets and models of the Hugging Face hub by name, through Hugging Face's own libraries."""
 
 from __future__ import annotations
 
@@ -36,6 +36,26 @@ def get_dataset(name: str, folder: Path) -> Path:
         rows.to_parquet(f"{draft}/{path.name}")
         os.replace(f"{draft}/{path.name}", path)  # atomic: a reader sees all of it or none
     return path
+
+
+def get_model(name: str, allow_pickle: bool = False) -> Path:
+    """The folder with the model `hf:NAME`, fetched the first time: its settings, weights and tokenizer, and no code."""
+    parts = re.fullmatch(r"hf:((?:\w[\w.-]*/)?\w[\w.-]*)", name)
+    if not parts:
+        raise UserError(f"'{name}' is not hf:NAME or hf:OWNER/NAME.")
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise UserError(f"{name} needs the library transformers: pip install 'headstart[hf]'.", "EXTRA") from None
+    wanted = ["config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer.json", "*.model"]
+    wanted += ["pytorch_model*.bin", "pytorch_model.bin.index.json"] if allow_pickle else []
+    try:
+        return Path(snapshot_download(parts[1], allow_patterns=wanted, etag_timeout=10))
+    except Exception as error:  # whatever it and the network beneath it raise
+        raise NetworkError(
+            f"{name} could not be downloaded: {_first_line(error)} A model that needs permission needs HF_TOKEN; a "
+            "folder with config.json, model.safetensors and tokenizer.json works without a network."
+        ) from None
 
 
 def _first_line(error: Exception) -> str:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from headstart.config import FinetuneConfig
 from headstart.models.heads import Model
-from headstart.tasks.classify import class_rows, pooled
+from headstart.tasks.classify import rows_of, vectors_of
 from headstart.text.tokenizer import Tokenizer
 from headstart.train.checkpoint import fingerprint, weights
 from headstart.train.disk import write_file
@@ -40,15 +40,21 @@ class FrozenFeatures:
         file = Path(self.cfg.features) / f"{self._key()}.safetensors" if self.cfg.features else None
         vectors = _read(file) if file else None
         if vectors is None:
-            rows, _ = class_rows(self.texts, self.tokenizer, self.model.base)
-            vectors = pooled(self.model, rows, self.tokenizer.pad, self.cfg.train.device).cpu()
+            rows, owner, _ = rows_of(self.texts, self.tokenizer, self.model.base, self.cfg.long)
+            place = self.cfg.train.device
+            vectors = vectors_of(self.model, rows, owner, len(self.texts), self.tokenizer.pad, place).cpu()
             if file:
                 write_file(file, save({"features": vectors}))
         return vectors, {text: i for i, text in enumerate(self.texts)}
 
     def _key(self) -> str:
         base = self.model.base
-        decides = (fingerprint(weights(base)), self.tokenizer.sha256, str(self.cfg.pool), str(base.max_len))
+        decides = (
+            fingerprint(weights(base)),
+            self.tokenizer.sha256,
+            f"{self.cfg.pool} {self.cfg.long}",
+            str(base.max_len),
+        )
         digest = hashlib.sha256()
         for part in (*decides, *self.texts):
             digest.update(part.encode() + b"\0")

@@ -5,7 +5,6 @@ Pretrained, scratch and frozen differ in one line each, and in nothing else.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from headstart.config import PRESETS, FinetuneConfig, TransformerConfig
-from headstart.errors import ConfigError, did_you_mean
+from headstart.config import FinetuneConfig, usual_rate
+from headstart.errors import ConfigError
 from headstart.models.base import freeze
 from headstart.models.heads import ClassHead, Model
+from headstart.shapes import PRESETS, ModelConfig
 from headstart.tasks.classify import ClassBatch, Classify, ClassifyText, class_weights, most_probable
 from headstart.tasks.metrics import class_scores
 from headstart.text.batch import Batches
@@ -26,10 +26,12 @@ from headstart.text.hygiene import refuse_leaks
 from headstart.text.read import text_files
 from headstart.text.split import Labelled, draw, split_labelled
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
-from headstart.train.checkpoint import fingerprint, load_weights, weights
+from headstart.train.checkpoint import Tensors, fingerprint, load_weights, weights
 from headstart.train.features import FrozenFeatures
 from headstart.train.loop import prepare_device, train
-from headstart.train.model_dir import HeadSpec, Saved, build_model, read_model, write_model
+from headstart.train.lora import add_lora, merge_lora, plain_name
+from headstart.train.model_dir import HeadSpec, Saved, build_model, write_model
+from headstart.train.pretrained import open_base, within
 from headstart.train.run import Run
 from headstart.train.watch import Watch
 
@@ -55,27 +57,30 @@ class Finetuning:
         return self.valid.measured if self.data.valid else None
 
 
-def prepare(cfg: FinetuneConfig, kept: tuple[TransformerConfig, Tokenizer] | None = None) -> Finetuning:
+def prepare(cfg: FinetuneConfig, kept: tuple[ModelConfig, Tokenizer] | None = None) -> Finetuning:
     """Rows, tokenizer and a model with the weights of the base, or fresh ones.
 
     `kept` are shape and tokenizer of a run that has begun: it goes on, whatever has become of its base since.
     """
     whole = split_labelled(cfg.data)
     data = draw(whole, cfg.data.labels, cfg.data.draw) if cfg.data.labels else whole
-    source = None if kept or cfg.base in PRESETS else _open_base(cfg.base)
+    source = None if kept or cfg.base in PRESETS else open_base(cfg.base, cfg.allow_pickle)
     shape, tokenizer = kept or _shape_and_tokenizer(cfg, data, source)
     cfg = _resolved(cfg, shape, len(data.train))
     torch.manual_seed(cfg.train.seed)
     assert cfg.pool is not None
-    head = HeadSpec("classify", tuple(data.labels), cfg.pool, cfg.head_dropout)
+    head = HeadSpec("classify", tuple(data.labels), cfg.pool, cfg.head_dropout, cfg.long)
     model = build_model(shape, head)
     if source and cfg.init == "pretrained":
         load_weights(model.base, weights(source.model.base))
     freeze(model.base, cfg.scope)
+    if cfg.scope == "lora":
+        add_lora(model.base, cfg.lora_rank)
     if cfg.class_weights and isinstance(model.head, ClassHead):
         model.head.weights.copy_(class_weights(data.train, data.labels))
     model.to(cfg.train.device)
-    text, valid, test = (ClassifyText(r, data.labels, tokenizer, model.base) for r in data.parts().values())
+    parts = data.parts().values()
+    text, valid, test = (ClassifyText(rows, data.labels, tokenizer, model.base, cfg.long) for rows in parts)
     if cfg.scope == "head":
         features = FrozenFeatures(model, tokenizer, cfg, [e.text for rows in whole.parts().values() for e in rows])
         for part in (text, valid, test):
@@ -101,7 +106,10 @@ def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: 
         facts = _tell_facts(run, job, watch)
         overlap = facts["hygiene"]["overlapping_rows"]["test"] if cfg.check else []
 
+        trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
         progress = train(model, job.task, job.batches, job.measured, cfg.train, run, watch)
+        if cfg.scope == "lora":
+            merge_lora(model.base)
 
         _close_receipt(run, receipt, model)
         result = {
@@ -113,7 +121,7 @@ def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: 
             "commonest": _commonest(data),
             "overlapping_test_rows": len(overlap) if cfg.check else None,
             "parameters": sum(p.numel() for p in model.parameters()),
-            "trained_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+            "trained_parameters": trained,
             "tokens": progress.tokens,
             "seconds": round(progress.seconds, 3),
         }
@@ -121,30 +129,15 @@ def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: 
         return run.finish(result, cfg.train.keep_checkpoints)
 
 
-def _open_base(base: str) -> Saved:
-    if not os.path.exists(base):
-        raise ConfigError(
-            f"Base '{base}' is neither a run nor a preset ({', '.join(PRESETS)}).{did_you_mean(base, PRESETS)}"
-        )
-    saved = read_model(Run.open(base).path / "model")
-    if saved.head.kind != "language":
-        raise ConfigError(
-            f"{base} is a classifier already, and has seen its own rows. Give the pretrained run it was made from as --base."
-        )
-    return saved
-
-
-def _kept(run: Run) -> tuple[TransformerConfig, Tokenizer]:
+def _kept(run: Run) -> tuple[ModelConfig, Tokenizer]:
     config = run.config
     assert isinstance(config, FinetuneConfig), "Run.start has made sure of the job"
     return config.model, Tokenizer.load(run.path / "model" / "tokenizer.json")
 
 
-def _shape_and_tokenizer(
-    cfg: FinetuneConfig, data: Labelled, source: Saved | None
-) -> tuple[TransformerConfig, Tokenizer]:
+def _shape_and_tokenizer(cfg: FinetuneConfig, data: Labelled, source: Saved | None) -> tuple[ModelConfig, Tokenizer]:
     if source:
-        return source.config, source.tokenizer
+        return within(source.config, cfg.context), source.tokenizer
     if cfg.init == "pretrained":
         raise ConfigError(
             f"The preset '{cfg.base}' has no weights. Give a pretrained run as --base, or train from nothing with "
@@ -154,11 +147,13 @@ def _shape_and_tokenizer(
     return cfg.model.model_copy(update={"vocab": tokenizer.size}), tokenizer
 
 
-def _resolved(cfg: FinetuneConfig, shape: TransformerConfig, rows: int) -> FinetuneConfig:
+def _resolved(cfg: FinetuneConfig, shape: ModelConfig, rows: int) -> FinetuneConfig:
     """`cfg` with what the data and the base decide."""
     per_epoch = -(-rows // (cfg.train.batch_size * cfg.train.accumulate))
     pool = cfg.pool or ("last" if shape.causal else "cls")
     train = cfg.train.scheduled(max(cfg.least_steps, cfg.epochs * per_epoch), eval_every=per_epoch)
+    if not train.lr:
+        train = train.model_copy(update={"lr": usual_rate(shape, cfg.scope)})
     return cfg.model_copy(update={"model": shape, "pool": pool, "train": train})
 
 
@@ -191,16 +186,17 @@ def _open_receipt(run: Run, job: Finetuning) -> dict[str, Any]:
     if run.begun:
         return run.read_json("receipt.json")
     cfg, model, source = job.cfg, job.model, job.source
-    base = {f"base.{name}": t for name, t in weights(model.base).items()}
-    head = [f"head.{name}" for name in weights(model.head)]
-    taken = source is not None and cfg.init == "pretrained"
-    frozen = [f"base.{name}" for name, p in model.base.named_parameters() if not p.requires_grad]
+    base, taken = _base_tensors(model), source is not None and cfg.init == "pretrained"
+    added = [f"base.{name}" for name in weights(model.base) if plain_name(name) is None]
+    added += [f"head.{name}" for name in weights(model.head)]
+    frozen = [f"base.{n}" for n, p in model.base.named_parameters() if not p.requires_grad and ".base_layer." not in n]
+    heads = [name for name in weights(source.model) if name.startswith("head.")] if source else []
     receipt = {
         "base": cfg.base,
         "init": cfg.init,
         "copied": sorted(base) if taken else [],
-        "new": sorted(head) if taken else sorted([*base, *head]),
-        "unused": sorted(n for n in weights(source.model) if n.startswith("head.")) if taken and source else [],
+        "new": sorted(added) if taken else sorted([*base, *added]),
+        "unused": sorted([*(set(heads) - set(source.fresh)), *source.unused]) if taken and source else [],
         "base_sha256_before": fingerprint(base),
         "frozen": {name: fingerprint({name: base[name]}) for name in frozen},
     }
@@ -209,9 +205,14 @@ def _open_receipt(run: Run, job: Finetuning) -> dict[str, Any]:
 
 
 def _close_receipt(run: Run, receipt: dict[str, Any], model: Model) -> None:
-    base = {f"base.{name}": t for name, t in weights(model.base).items()}
+    base = _base_tensors(model)
     moved = [name for name, before in receipt["frozen"].items() if fingerprint({name: base[name]}) != before]
     run.write_json("receipt.json", {**receipt, "base_sha256_after": fingerprint(base), "frozen_moved": moved})
+
+
+def _base_tensors(model: Model) -> Tensors:
+    """The tensors of the base by the names that they have without LoRA beside them."""
+    return {f"base.{plain}": t for name, t in weights(model.base).items() if (plain := plain_name(name))}
 
 
 def _open_test_rows(run: Run, job: Finetuning, overlap: Collection[int]) -> dict[str, Any]:

@@ -150,7 +150,7 @@ def gradients(
 
 def apply_gradients(optimizer: torch.optim.Optimizer, rate: float) -> None:
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"] = rate * group["scale"]
     optimizer.step()
     optimizer.zero_grad()
 

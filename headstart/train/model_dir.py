@@ -17,12 +17,14 @@ from typing import Any, Literal
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from headstart.config import Pool, TransformerConfig
+from headstart.config import Long, Pool
 from headstart.errors import ModelError
 from headstart.models.heads import POOLS, ClassHead, LanguageHead, Model
+from headstart.models.huggingface import KINDS, HuggingFaceBase
 from headstart.models.layout import counterpart, from_disk, to_disk
 from headstart.models.transformer import Transformer
 from headstart.schema import parse
+from headstart.shapes import HuggingFaceConfig, ModelConfig, TransformerConfig
 from headstart.text.tokenizer import Tokenizer
 from headstart.train.checkpoint import load_weights, weights
 from headstart.train.disk import write_file
@@ -38,6 +40,7 @@ class HeadSpec:
     labels: tuple[str, ...] = ()
     pool: Pool = "last"
     dropout: float = 0.0
+    long: Long = "truncate"
 
 
 @dataclass(frozen=True)
@@ -46,21 +49,24 @@ class Saved:
 
     model: Model
     tokenizer: Tokenizer
-    config: TransformerConfig
+    config: ModelConfig
     head: HeadSpec
+    fresh: tuple[str, ...] = ()  # tensors that a model made elsewhere did not have: of its language head alone
+    unused: tuple[str, ...] = ()  # tensors that it had besides
 
 
-def build_model(cfg: TransformerConfig, spec: HeadSpec) -> Model:
+def build_model(cfg: ModelConfig, spec: HeadSpec) -> Model:
     """A model with fresh weights."""
-    base = Transformer(cfg)
+    base = HuggingFaceBase(cfg) if isinstance(cfg, HuggingFaceConfig) else Transformer(cfg)
     if spec.kind == "language":
-        return Model(base, LanguageHead(cfg, base.tokens))
-    return Model(base, ClassHead(cfg.width, len(spec.labels), POOLS[spec.pool], spec.dropout))
+        return Model(base, LanguageHead(cfg, base.embedding))
+    bias = KINDS[cfg.model_type].class_bias if isinstance(cfg, HuggingFaceConfig) else True
+    return Model(base, ClassHead(cfg.width, len(spec.labels), POOLS[spec.pool], spec.dropout, bias))
 
 
 def write_model(folder: Path, saved: Saved, card: str) -> None:
     """Everything but the tokenizer, which a run writes when it begins; the weights last."""
-    write_file(folder / "config.json", json.dumps(_describe(saved), indent=2, ensure_ascii=False).encode())
+    write_file(folder / "config.json", json.dumps(describe_model(saved), indent=2, ensure_ascii=False).encode())
     write_file(folder / "README.md", card.encode())
     tensors = to_disk(weights(saved.model), saved.config)
     write_file(folder / "model.safetensors", save({k: t.cpu() for k, t in tensors.items()}, {"format": "pt"}))
@@ -72,28 +78,39 @@ def read_model(folder: Path) -> Saved:
         described = json.loads((folder / "config.json").read_text("utf-8"))["headstart"]
         if described["head"] == "translate":
             raise ModelError(f"{folder.parent} is a translator. Use headstart translate apply, or translate evaluate.")
-        spec = HeadSpec(described["head"], tuple(described["labels"]), described["pool"])
+        spec = HeadSpec(
+            described["head"], tuple(described["labels"]), described["pool"], long=described.get("long", "truncate")
+        )
         tensors = load((folder / "model.safetensors").read_bytes())
     except FileNotFoundError as error:
         raise ModelError(f"{folder}: {Path(error.filename).name} is missing.") from None
     except (KeyError, TypeError, ValueError, SafetensorError) as error:
         raise ModelError(f"{folder}: not a model that Headstart wrote ({error}).") from None
-    cfg = parse(TransformerConfig, described["model"], str(folder / "config.json"))
+    kind: Any = HuggingFaceConfig if "model_type" in described["model"] else TransformerConfig
+    cfg: ModelConfig = parse(kind, described["model"], str(folder / "config.json"))
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
-    if tokenizer.size != cfg.vocab:
-        raise ModelError(f"{folder}: the tokenizer has {tokenizer.size} entries, the model {cfg.vocab}.")
+    must_agree(tokenizer, cfg, folder)
     model = build_model(cfg, spec)
     load_weights(model, from_disk(tensors, cfg))
     return Saved(model.eval(), tokenizer, cfg, spec)
 
 
-def _describe(saved: Saved) -> dict[str, Any]:
+def must_agree(tokenizer: Tokenizer, cfg: ModelConfig, folder: Path) -> None:
+    """Refuse a tokenizer that is not the model's; models made elsewhere often have rows to spare."""
+    spare = isinstance(cfg, HuggingFaceConfig) and tokenizer.size < cfg.vocab
+    if tokenizer.size != cfg.vocab and not spare:
+        raise ModelError(f"{folder}: the tokenizer has {tokenizer.size} entries, the model {cfg.vocab}.")
+
+
+def describe_model(saved: Saved) -> dict[str, Any]:
+    """config.json: what transformers needs to know of the model, and what we do."""
     cfg, spec, tokenizer = saved.config, saved.head, saved.tokenizer
     ours = {
         "model": cfg.model_dump(exclude_none=True),
         "head": spec.kind,
         "labels": list(spec.labels),
         "pool": spec.pool,
+        "long": spec.long,
     }
     shared: dict[str, Any] = {
         "vocab_size": cfg.vocab,
@@ -106,6 +123,8 @@ def _describe(saved: Saved) -> dict[str, Any]:
     if spec.kind == "classify":
         shared["id2label"] = {str(i): label for i, label in enumerate(spec.labels)}
         shared["label2id"] = {label: i for i, label in enumerate(spec.labels)}
+    if isinstance(cfg, HuggingFaceConfig):
+        return {**shared, "model_type": cfg.model_type, **cfg.settings, "headstart": ours}
     match counterpart(cfg):
         case "gpt2":
             theirs = {

@@ -12,6 +12,7 @@ import torch
 from headstart.config import PretrainConfig
 from headstart.models.decode import LanguageStep, Sampling, generate
 from headstart.models.heads import Model
+from headstart.shapes import HuggingFaceConfig, ModelConfig
 from headstart.tasks.language import Language, LanguageText
 from headstart.tasks.metrics import compressed
 from headstart.text.batch import Batch, Batches
@@ -19,8 +20,10 @@ from headstart.text.files import file_facts
 from headstart.text.read import passed_over, text_files
 from headstart.text.split import Corpus, split_corpus
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
+from headstart.train.checkpoint import load_weights, weights
 from headstart.train.loop import prepare_device, train
 from headstart.train.model_dir import HeadSpec, Saved, build_model, write_model
+from headstart.train.pretrained import open_base, within
 from headstart.train.run import Run
 from headstart.train.watch import Watch
 
@@ -46,6 +49,7 @@ class Pretraining:
     model: Model
     task: Language
     batches: Batches[Batch]
+    fresh: tuple[str, ...] = ()  # tensors of the head that the base did not have
 
     @property
     def measured(self) -> Callable[[], Iterable[Batch]] | None:
@@ -59,18 +63,38 @@ class Pretraining:
         return max(LEAST_GLANCED_AT, int(GLANCED_AT * seen))
 
 
-def prepare(cfg: PretrainConfig, tokenizer: Tokenizer | None = None) -> Pretraining:
-    """Text, tokenizer (trained, unless it is given) and a model with fresh weights."""
+def prepare(cfg: PretrainConfig, tokenizer: Tokenizer | None = None, kept: PretrainConfig | None = None) -> Pretraining:
+    """Text, tokenizer (trained, unless it is given) and a model with fresh weights, or with those of a base.
+
+    `kept` are the settings of a run that has begun: it goes on, whatever has become of its base since.
+    """
     corpus = split_corpus(cfg.data)
+    source = open_base(cfg.base, cfg.allow_pickle) if cfg.base and not kept else None
+    if source:
+        tokenizer = source.tokenizer
     tokenizer = tokenizer or tokenizer_for(corpus.train, cfg.tokenizer)
-    model_cfg = cfg.model.model_copy(update={"vocab": tokenizer.size})
-    train_cfg = cfg.train.scheduled(cfg.train.steps, eval_every=cfg.train.steps // 10)
-    cfg = cfg.model_copy(update={"model": model_cfg, "train": train_cfg})
+    cfg = _resolved(cfg, tokenizer, source, kept)
     text, valid = (LanguageText(texts, tokenizer, cfg) for texts in (corpus.train, corpus.valid))
     torch.manual_seed(cfg.train.seed)
     head = HeadSpec("language")
     model = build_model(cfg.model, head).to(cfg.train.device)
-    return Pretraining(cfg, corpus, tokenizer, text, valid, head, model, Language(None), text.batches())
+    if source:
+        had = {n: t for n, t in weights(source.model).items() if n not in source.fresh}
+        load_weights(model, {**weights(model), **had})
+    fresh = source.fresh if source else ()
+    return Pretraining(cfg, corpus, tokenizer, text, valid, head, model, Language(None), text.batches(), fresh)
+
+
+def _resolved(
+    cfg: PretrainConfig, tokenizer: Tokenizer, source: Saved | None, kept: PretrainConfig | None
+) -> PretrainConfig:
+    """`cfg` with what the data and the base decide."""
+    shape: ModelConfig = cfg.model.model_copy(update={"vocab": tokenizer.size})
+    if kept or source:
+        shape = kept.model if kept else within(source.config, cfg.context) if source else shape
+        cfg = cfg.model_copy(update={"objective": "causal" if shape.causal else "masked"})
+    train = cfg.train.scheduled(cfg.train.steps, eval_every=cfg.train.steps // 10)
+    return cfg.model_copy(update={"model": shape, "train": train})
 
 
 def pretrain(cfg: PretrainConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:
@@ -80,7 +104,7 @@ def pretrain(cfg: PretrainConfig, out: str | Path, resume: bool = False, watch: 
         if run.finished:
             return run.finish_again(watch)
         run.check_files(file_facts(text_files(cfg.data.paths)))
-        job = prepare(cfg, _kept_tokenizer(run))
+        job = prepare(cfg, _kept_tokenizer(run), _kept_settings(run))
         cfg, model = job.cfg, job.model
         run.write_text("model/tokenizer.json", job.tokenizer.to_json())
         run.write_config(cfg)
@@ -101,7 +125,8 @@ def pretrain(cfg: PretrainConfig, out: str | Path, resume: bool = False, watch: 
             "best_step": progress.best_step,
             "train": look_back(model, job.text, cfg.train.device),
             "valid": valid,
-            "beside": _beside(run, job.corpus, valid) if valid and job.valid.bytes else {},
+            "beside": _beside(run, job.corpus, valid) if valid and job.valid.bytes and not cfg.base else {},
+            "fresh": list(job.fresh),
             "parameters": sum(p.numel() for p in model.parameters()),
             "tokens": progress.tokens,
             "seconds": round(progress.seconds, 3),
@@ -148,6 +173,11 @@ def _kept_tokenizer(run: Run) -> Tokenizer | None:
     return Tokenizer.load(path) if path.exists() else None
 
 
+def _kept_settings(run: Run) -> PretrainConfig | None:
+    config = run.config if run.begun else None
+    return config if isinstance(config, PretrainConfig) and config.base else None
+
+
 def _facts(job: Pretraining) -> dict[str, Any]:
     parts = {"train": job.text.facts(), "valid": job.valid.facts()}
     return {
@@ -165,6 +195,10 @@ def _tell(watch: Watch, job: Pretraining) -> None:
         watch.note(f"Note: {told}")
     if cfg.tokenizer.vocab > vocab:
         watch.note(f"Note: a vocabulary of {cfg.tokenizer.vocab:,} was asked for; the text feeds {vocab:,}.")
+    if cfg.base:
+        watch.note(f"Going on from {cfg.base}, {cfg.objective} as it allows.")
+    if job.fresh:
+        watch.note(f"Note: {cfg.base} has no language-model head, so it gets a new one: {', '.join(job.fresh)}.")
     skipped = passed_over(cfg.data.paths)
     if skipped:
         watch.note(f"Note: {len(skipped)} files were not read: {', '.join(p.name for p in skipped[:5])}.")
@@ -176,9 +210,11 @@ def _tell(watch: Watch, job: Pretraining) -> None:
 def _card(cfg: PretrainConfig, result: dict[str, Any]) -> str:
     valid = result["valid"]
     score = f"validation loss {valid['loss']:.4f} nats a token" if valid else "no validation text was held out"
+    model = cfg.model
+    kind = f"A {model.model_type} model" if isinstance(model, HuggingFaceConfig) else f"Preset {model.preset}"
     return (
-        f"# A {cfg.objective} language model\n\nPreset {cfg.model.preset}, {cfg.model.layers} layers, width "
-        f"{cfg.model.width}, {result['parameters']:,} parameters; trained by Headstart for {result['steps']} steps "
+        f"# A {cfg.objective} language model\n\n{kind}, {cfg.model.layers} layers, width "
+        f"{cfg.model.width}, {result['parameters']:,} parameters; trained by Headstart {f'from {Path(cfg.base).name} ' if cfg.base else ''}for {result['steps']} steps "
         f"({result['tokens']:,} tokens), seed {cfg.train.seed}: {score}.\n\n"
         f"Text: {', '.join(Path(p).name for p in cfg.data.paths)}. Its settings are in config.toml of the run.\n"
     )

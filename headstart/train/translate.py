@@ -21,11 +21,12 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from headstart.config import Seq2SeqConfig, TranslateConfig
+from headstart.config import TranslateConfig
 from headstart.errors import ModelError
 from headstart.models.recurrent import Recurrent
 from headstart.models.seq2seq import Seq2Seq, TransformerSeq2Seq
 from headstart.schema import parse
+from headstart.shapes import Seq2SeqConfig
 from headstart.tasks.translate import PairBatch, Translate, TranslateText, source_rows, translations
 from headstart.tasks.translation_scores import Scored, translation_scores
 from headstart.text.batch import Batches

@@ -10,12 +10,13 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from headstart.config import PRESETS, FinetuneConfig, Seq2SeqConfig, TransformerConfig, TranslateConfig
+from headstart.config import FinetuneConfig, TranslateConfig
 from headstart.errors import ConfigError, did_you_mean
 from headstart.models.base import freeze, parameter_table
 from headstart.models.heads import Model, every_token
 from headstart.models.seq2seq import Seq2Seq
 from headstart.schema import parse
+from headstart.shapes import PRESETS, Seq2SeqConfig, TransformerConfig
 from headstart.show.parameters import Module, Parameters
 from headstart.train.model_dir import HeadSpec, build_model, read_model
 from headstart.train.run import Run

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from headstart.errors import DataError, ModelError
-from headstart.tasks.classify import class_rows, most_probable, probabilities
+from headstart.tasks.classify import most_probable, probabilities
 from headstart.tasks.metrics import class_scores, confusion, scores_by_class
 from headstart.text.files import PLAIN, Reading
 from headstart.text.read import read_labelled
 from headstart.train.model_dir import Saved, read_model
 from headstart.train.run import Run
+from headstart.use.labels import labelled
 
 
 class Classifier:
@@ -35,16 +36,11 @@ class Classifier:
             raise TypeError("texts is a list of texts; for one text give [text]")
         if not texts:
             return []
-        rows, _ = class_rows(texts, self.saved.tokenizer, self.saved.model.base)
-        return probabilities(self.saved.model, rows, self.saved.tokenizer.pad)
+        return probabilities(self.saved.model, texts, self.saved.tokenizer, self.saved.head.long)
 
     def predict(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         """The label of each text and the probability of every label, most probable first."""
-        records = []
-        for text, row in zip(texts, self.probabilities(texts), strict=True):
-            ranked = sorted(zip(self.labels, row, strict=True), key=lambda pair: -pair[1])
-            records.append({"text": text, "label": ranked[0][0], "probabilities": dict(ranked)})
-        return records
+        return labelled(self.labels, texts, self.probabilities(texts))
 
     def evaluate(
         self, data: str | Path, text_column: str | None, label_column: str | None, reading: Reading = PLAIN

@@ -8,11 +8,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from headstart.config import TransformerConfig
 from headstart.errors import ConfigError
 from headstart.models.base import Base, freeze, layer_groups
 from headstart.models.heads import ClassHead, Model, first, last_real, mean_real
+from headstart.models.huggingface import KINDS, HuggingFaceBase
 from headstart.models.transformer import Transformer
+from headstart.shapes import HuggingFaceConfig, TransformerConfig
 from headstart.text.batch import pad
 
 LOOSE = {"atol": 1e-5, "rtol": 1e-4}
@@ -25,9 +26,15 @@ BASES = {
 }
 
 
-@pytest.fixture(params=BASES)
-def base(request: pytest.FixtureRequest, tiny: Callable[..., TransformerConfig]) -> Base:
+@pytest.fixture(params=[*BASES, *KINDS])
+def base(
+    request: pytest.FixtureRequest,
+    tiny: Callable[..., TransformerConfig],
+    elsewhere: Callable[..., HuggingFaceConfig],
+) -> Base:
     torch.manual_seed(0)
+    if request.param in KINDS:
+        return HuggingFaceBase(elsewhere(request.param)).eval()
     return Transformer(tiny(**BASES[request.param])).eval()
 
 
@@ -64,6 +71,7 @@ def test_reading_token_by_token_gives_the_states_of_reading_at_once(base: Base) 
     cache = base.new_cache(2)
     parts = [base.step(piece, cache).last for piece in (ids[:, :3], ids[:, 3:4], ids[:, 4:7], ids[:, 7:])]
     assert_close(torch.cat(parts, dim=1), whole, **LOOSE)
+    assert cache.length == 8
 
 
 def test_layer_groups_hold_every_parameter_once_in_order(base: Base) -> None:
@@ -109,3 +117,9 @@ def test_a_frozen_base_has_no_dropout_while_its_head_learns(base: Base) -> None:
     freeze(base, "head")
     assert not model.train().base.training
     assert model.head.training
+
+
+def test_a_text_may_fill_the_whole_context(base: Base) -> None:
+    ids, mask = pad([[7] * base.max_len])
+    assert base.max_len == 24
+    assert base(ids, mask).last.isfinite().all()

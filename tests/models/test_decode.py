@@ -5,10 +5,10 @@ from collections.abc import Callable
 import torch
 from torch.testing import assert_close
 
-from headstart.config import TransformerConfig
 from headstart.models.decode import LanguageStep, Sampling, generate, search
 from headstart.models.heads import LanguageHead, Model
 from headstart.models.transformer import Transformer
+from headstart.shapes import TransformerConfig
 
 PROMPT = torch.tensor([[3, 1, 4, 1, 5]])
 

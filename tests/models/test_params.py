@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from headstart.config import TransformerConfig
 from headstart.errors import ConfigError
 from headstart.models.base import freeze
+from headstart.shapes import TransformerConfig
 from headstart.train.model_dir import HeadSpec, build_model
 from headstart.use.params import describe, preset_parameters, translator_parameters
 

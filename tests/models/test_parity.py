@@ -10,10 +10,10 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from headstart.config import TransformerConfig
 from headstart.models.heads import LanguageHead, Model
 from headstart.models.layout import from_disk, to_disk
 from headstart.models.transformer import Transformer, sinusoids
+from headstart.shapes import TransformerConfig
 from headstart.text.batch import pad
 from headstart.train.checkpoint import load_weights, weights
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from headstart.config import Seq2SeqConfig
 from headstart.models.recurrent import AdditiveAttention, GRUCell, Recurrent, WrittenGRU
+from headstart.shapes import Seq2SeqConfig
 
 TIGHT = {"atol": 1e-6, "rtol": 1e-5}
 

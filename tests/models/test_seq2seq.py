@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from headstart.config import Seq2SeqConfig
 from headstart.models.decode import TranslationStep, search
 from headstart.models.seq2seq import DecoderBlock, Seq2Seq, TransformerSeq2Seq
 from headstart.models.transformer import Attention, Sight
+from headstart.shapes import Seq2SeqConfig
 from headstart.text.batch import IGNORE, pad
 from headstart.train.translate import build_seq2seq
 

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import torch
 
-from headstart.config import PretrainConfig, TrainConfig, TransformerConfig
+from headstart.config import PretrainConfig, TrainConfig
 from headstart.models.heads import Model
 from headstart.schema import parse
+from headstart.shapes import TransformerConfig
 from headstart.tasks.language import Language
 from headstart.text.batch import Batch, RowBatches, in_order, next_token
 from headstart.text.tokenizer import TokenRows

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from headstart.config import PretrainConfig, TrainConfig, TransformerConfig
+from headstart.config import PretrainConfig, TrainConfig
 from headstart.errors import DivergedError
 from headstart.models.heads import Model
 from headstart.schema import parse
+from headstart.shapes import TransformerConfig
 from headstart.tasks.classify import Classify
 from headstart.tasks.language import Language
 from headstart.text.batch import Batch, RowBatches, hidden_tokens, in_order, next_token, pad

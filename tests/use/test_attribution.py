@@ -11,8 +11,8 @@ import torch
 from typer.testing import CliRunner
 
 from headstart.cli import app
-from headstart.config import TransformerConfig
 from headstart.errors import ConfigError
+from headstart.shapes import TransformerConfig
 from headstart.show.attribution import Attribution, ClassAttribution
 from headstart.text.read import Example
 from headstart.train.model_dir import HeadSpec, build_model

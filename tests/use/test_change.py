@@ -12,10 +12,10 @@ import torch
 from typer.testing import CliRunner
 
 from headstart.cli import app
-from headstart.config import TransformerConfig
 from headstart.errors import ModelError
 from headstart.models.base import layer_groups
 from headstart.models.transformer import Transformer
+from headstart.shapes import TransformerConfig
 from headstart.show.change import Change
 from headstart.use.change import cka, compare_states, weight_changes
 from headstart.use.inspect import Inspector

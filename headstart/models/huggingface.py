@@ -1,0 +1,232 @@
+"""Models of Hugging Face transformers as bases.
+
+Only their computation is theirs. Which class computes is looked up here by `model_type` and never follows from a
+name in a file; configuration and weights are read by train/pretrained.py, as data.
+
+Shapes: B examples, T tokens, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from headstart.errors import ModelError, UserError, did_you_mean
+from headstart.models.base import Base, Cache, States
+from headstart.shapes import HuggingFaceConfig
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What has to be known of a `model_type`; names are those of transformers."""
+
+    classes: str  # what the names of its classes begin with
+    prefix: str  # of the base's tensors, in a file that holds a head too
+    blocks: str
+    head: Mapping[str, str]  # our name of a head's module or tensor, and theirs
+    causal: bool = False
+    options: Mapping[str, Any] | None = None  # for the base's constructor
+    offset_positions: bool = False  # positions are counted from the padding id on
+    class_bias: bool = True  # whether its class head has one, or a norm that can carry it
+
+    @property
+    def masked_head(self) -> bool:
+        """Whether its language head has a dense layer in front, and a bias."""
+        return "head.transform.0" in self.head
+
+
+_NO_POOLER = {"add_pooling_layer": False}
+_BERT = {
+    "head.transform.0": "cls.predictions.transform.dense",
+    "head.transform.2": "cls.predictions.transform.LayerNorm",
+    "head.bias": "cls.predictions.bias",
+    "head.weight": "cls.predictions.decoder.weight",
+    "head.linear": "classifier",
+}
+_ROBERTA = {
+    "head.transform.0": "lm_head.dense",
+    "head.transform.2": "lm_head.layer_norm",
+    "head.bias": "lm_head.bias",
+    "head.weight": "lm_head.decoder.weight",
+    "head.linear": "classifier.out_proj",
+}
+_DISTILBERT = {
+    "head.transform.0": "vocab_transform",
+    "head.transform.2": "vocab_layer_norm",
+    "head.bias": "vocab_projector.bias",
+    "head.weight": "vocab_projector.weight",
+    "head.linear": "classifier",
+}
+_DECODER = {"head.weight": "lm_head.weight", "head.linear": "score"}
+
+KINDS = {
+    "bert": Kind("Bert", "bert.", "encoder.layer", _BERT, options=_NO_POOLER),
+    "roberta": Kind("Roberta", "roberta.", "encoder.layer", _ROBERTA, options=_NO_POOLER, offset_positions=True),
+    "camembert": Kind("Camembert", "roberta.", "encoder.layer", _ROBERTA, options=_NO_POOLER, offset_positions=True),
+    "xlm-roberta": Kind("XLMRoberta", "roberta.", "encoder.layer", _ROBERTA, options=_NO_POOLER, offset_positions=True),
+    "distilbert": Kind("DistilBert", "distilbert.", "transformer.layer", _DISTILBERT),
+    "gpt2": Kind("GPT2", "transformer.", "h", _DECODER, causal=True),
+    "llama": Kind("Llama", "model.", "layers", _DECODER, causal=True, class_bias=False),
+    "mistral": Kind("Mistral", "model.", "layers", _DECODER, causal=True, class_bias=False),
+    "qwen2": Kind("Qwen2", "model.", "layers", _DECODER, causal=True, class_bias=False),
+}
+# Settings of transformers that say nothing of what a base computes.
+_IDLE = {"bos_token_id", "eos_token_id", "use_cache", "classifier_dropout", "seq_classif_dropout", "qa_dropout"}
+ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
+
+
+@dataclass
+class TheirCache(Cache):
+    theirs: Any = None  # transformers' own
+
+
+class HuggingFaceBase(Base):
+    def __init__(self, cfg: HuggingFaceConfig) -> None:
+        super().__init__()
+        kind, self.width, self.max_len, self.causal = KINDS[cfg.model_type], cfg.width, cfg.context, cfg.causal
+        config = _their_config(cfg.model_type, cfg.settings)
+        config._attn_implementation = "sdpa"
+        self.inner = getattr(_transformers(), f"{kind.classes}Model")(config, **(kind.options or {}))
+        self._blocks = kind.blocks
+        self._first = int(config.pad_token_id) + 1 if kind.offset_positions else None
+
+    @property
+    def blocks(self) -> nn.ModuleList:
+        return cast(nn.ModuleList, self.inner.get_submodule(self._blocks))
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        return cast(nn.Embedding, self.inner.get_input_embeddings())
+
+    def forward(self, ids: Tensor, mask: Tensor, look: bool = False) -> States:
+        assert ids.size(1) <= self.max_len, f"{ids.size(1)} tokens do not fit into a context of {self.max_len}"
+        # Padding stands on the right, so no real token of a causal model can see it, and its faster mask will do.
+        given: dict[str, Any] = {"input_ids": ids, "attention_mask": None if self.causal else mask.long()}
+        if self._first is not None:
+            given["position_ids"] = torch.arange(self._first, self._first + ids.size(1), device=ids.device)[None]
+        if not look:
+            return States(self.inner(**given, **self._no_cache).last_hidden_state)
+        with self._slow_attention(), _outputs(self.blocks) as layers:
+            found = self.inner(**given, **self._no_cache, output_attentions=True)
+        return States(found.last_hidden_state, tuple(layers), tuple(found.attentions))
+
+    def new_cache(self, batch: int) -> Cache:
+        if not self.causal:
+            return super().new_cache(batch)
+        return TheirCache([], theirs=_transformers().DynamicCache(config=self.inner.config))
+
+    def step(self, ids: Tensor, cache: Cache) -> States:
+        assert isinstance(cache, TheirCache), "a cache comes from new_cache"
+        assert cache.length + ids.size(1) <= self.max_len, f"the context has {self.max_len} places"
+        found = self.inner(input_ids=ids, past_key_values=cache.theirs, use_cache=True)
+        cache.length += ids.size(1)
+        return States(found.last_hidden_state)
+
+    @property
+    def _no_cache(self) -> dict[str, Any]:
+        return {"use_cache": False} if self.causal else {}
+
+    @contextmanager
+    def _slow_attention(self) -> Iterator[None]:
+        """The same numbers the slow way, because the fused kernel keeps no weights."""
+        self.inner.config._attn_implementation = "eager"
+        try:
+            yield
+        finally:
+            self.inner.config._attn_implementation = "sdpa"
+
+
+@contextmanager
+def _outputs(blocks: nn.ModuleList) -> Iterator[list[Tensor]]:
+    """What enters the first block and what each one gives, (B, T, D), of all that is computed meanwhile."""
+    found: list[Tensor] = []
+
+    def keep(block: nn.Module, given: tuple[Any, ...], made: Any) -> None:
+        found.extend([given[0]] if not found else [])
+        found.append(made[0] if isinstance(made, tuple) else made)
+
+    hooks = [block.register_forward_hook(keep) for block in blocks]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def shape_of(described: Mapping[str, Any], source: str) -> HuggingFaceConfig:
+    """The shape that a config.json of transformers describes; what it says of code to run is passed over."""
+    model_type = str(described.get("model_type", "none"))
+    if model_type not in KINDS:
+        raise ModelError(
+            f"{source}: models of the kind '{model_type}' are not supported.{did_you_mean(model_type, KINDS)} "
+            f"Supported: {', '.join(KINDS)}."
+        )
+    kind = KINDS[model_type]
+    for key, usual in (("is_decoder", False), ("add_cross_attention", False), ("position_embedding_type", "absolute")):
+        if described.get(key, usual) not in (usual, None):
+            raise ModelError(f"{source}: a {model_type} model with {key} = {described[key]} is not supported.")
+    theirs = _their_config(model_type, described, source)
+    own = _own_settings(type(theirs)) - _IDLE
+    if not kind.offset_positions:
+        own -= {"pad_token_id"}  # padding is masked; the embedding of whatever token stands there learns as any other
+    settings = _without_none({key: value for key, value in theirs.to_dict().items() if key in own})
+    act = next((getattr(theirs, name) for name in ("hidden_act", "activation_function", "activation") if hasattr(theirs, name)), "")  # fmt: skip
+    if kind.masked_head and act not in ACTIVATIONS:
+        raise ModelError(f"{source}: a {model_type} model with the activation '{act}' is not supported.")
+    positions = int(theirs.max_position_embeddings)
+    return HuggingFaceConfig(
+        model_type=model_type,
+        settings=settings,
+        vocab=int(theirs.vocab_size),
+        context=positions - int(theirs.pad_token_id) - 1 if kind.offset_positions else positions,
+        layers=int(theirs.num_hidden_layers),
+        heads=int(theirs.num_attention_heads),
+        width=int(theirs.hidden_size),
+        causal=kind.causal,
+        tied=bool(theirs.tie_word_embeddings),
+        head_bias=kind.masked_head,
+        head_transform=kind.masked_head,
+        activation=ACTIVATIONS[act] if kind.masked_head else "gelu",  # type: ignore[arg-type]
+        norm_eps=float(getattr(theirs, "layer_norm_eps", 1e-12)),
+    )
+
+
+def _their_config(model_type: str, settings: Mapping[str, Any], source: str = "") -> Any:
+    kind = getattr(_transformers(), f"{KINDS[model_type].classes}Config")
+    legacy = {"rope_theta", "rope_scaling", *kind.attribute_map}  # older names, which it still understands
+    known = {key: value for key, value in settings.items() if key in _own_settings(kind) | legacy}
+    try:
+        return kind(**known)
+    except Exception as error:  # the library raises kinds of its own for a value that it does not take
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise ModelError(
+            f"{source}: its settings are not those of a {model_type} model ({lines[-1].strip()})."
+        ) from None
+
+
+def _own_settings(kind: Any) -> set[str]:
+    """The settings of a kind of configuration that not every kind has."""
+    return kind().to_dict().keys() - _transformers().PreTrainedConfig().to_dict().keys()
+
+
+def _without_none(value: Any) -> Any:
+    """TOML has no null, and null is what transformers takes for a setting that is not there."""
+    if isinstance(value, dict):
+        return {key: _without_none(inner) for key, inner in value.items() if inner is not None}
+    return [_without_none(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _transformers() -> ModuleType:
+    try:
+        import transformers
+    except ImportError:
+        raise UserError(
+            "A model of Hugging Face needs the library transformers: pip install 'headstart[hf]'.", "EXTRA"
+        ) from None
+    return transformers

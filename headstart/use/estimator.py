@@ -1,0 +1,181 @@
+"""The two jobs as scikit-learn estimators: LanguageModel().fit(texts), then TextClassifier(base=that).fit(X, y)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from headstart.config import FinetuneConfig, PretrainConfig
+from headstart.errors import UserError
+from headstart.models.decode import Sampling
+from headstart.schema import merge, parse
+from headstart.shapes import PRESETS
+from headstart.text.split import SELECTED_FROM
+from headstart.train.finetune import finetune
+from headstart.train.pretrain import pretrain
+from headstart.train.run import Run
+from headstart.use import language, predict
+
+
+class LanguageModel(BaseEstimator):  # type: ignore[misc]
+    """A language model from texts. `settings` are those of config.toml, such as {"model": {"size": "nano"}}."""
+
+    def __init__(
+        self,
+        base: str | None = None,
+        objective: str = "causal",
+        steps: int = 2000,
+        batch_size: int = 32,
+        unit: str = "document",
+        seed: int = 0,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        self.base, self.objective, self.steps, self.batch_size = base, objective, steps, batch_size
+        self.unit, self.seed, self.settings = unit, seed, settings
+
+    def fit(self, texts: Sequence[str], y: object = None) -> Self:
+        folder = _Folder()
+        given: dict[str, Any] = {
+            "base": self.base,
+            "objective": self.objective,
+            "samples": [],
+            "data": {"paths": [folder.rows(texts)], "unit": self.unit},
+            "train": {"steps": self.steps, "batch_size": self.batch_size, "seed": self.seed, "tensorboard": False},
+        }
+        pretrain(parse(PretrainConfig, merge(given, self.settings or {})), folder.run)
+        self.folder_, self.model_ = folder, language.LanguageModel.load(folder.run)
+        return self
+
+    @classmethod
+    def load(cls, run: str | Path) -> Self:
+        """The language model of a run, or one that `save` wrote."""
+        model = cls()
+        model.folder_, model.model_ = _Folder(Path(run)), language.LanguageModel.load(run)
+        return model
+
+    def save(self, folder: str | Path) -> None:
+        """The run directory, which the command line takes too."""
+        check_is_fitted(self, "model_")
+        self.folder_.copy(folder)
+
+    def generate(self, prompt: str, tokens: int = 40, how: Sampling | None = None, top: int = 0) -> dict[str, Any]:
+        """Text after `prompt`, with the probability of each new token and the `top` most probable in its place."""
+        check_is_fitted(self, "model_")
+        return self.model_.generate(prompt, tokens, how or Sampling(), top)
+
+    def evaluate(self, *given: Any, **named: Any) -> dict[str, Any]:
+        """Loss on the text of files; see headstart evaluate."""
+        check_is_fitted(self, "model_")
+        return self.model_.evaluate(*given, **named)
+
+
+class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier from texts and labels, on a base: a LanguageModel, a run, minilm, a folder, hf:NAME, or a preset."""
+
+    def __init__(
+        self,
+        base: LanguageModel | str = "gpt",
+        train: str = "full",
+        epochs: int = 10,
+        lr: float = 0.0,
+        batch_size: int = 16,
+        pool: str | None = None,
+        class_weights: bool = False,
+        seed: int = 0,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        self.base, self.train, self.epochs, self.lr, self.batch_size = base, train, epochs, lr, batch_size
+        self.pool, self.class_weights, self.seed, self.settings = pool, class_weights, seed, settings
+
+    def __sklearn_clone__(self) -> TextClassifier:
+        """A copy that is not fitted, on the same base: what that has learned is a parameter of this."""
+        return type(self)(**self.get_params(deep=False))
+
+    def fit(self, X: Sequence[str], y: Sequence[Any]) -> Self:
+        """Learn from rows; a fifth of them, from 200 on, picks the best epoch."""
+        self.classes_ = np.unique(np.asarray(y))
+        names = {str(label): label for label in self.classes_.tolist()}
+        folder = _Folder()
+        base = str(self.base.folder_.run) if isinstance(self.base, LanguageModel) else self.base
+        few = len(X) if len(X) < SELECTED_FROM else 0
+        given: dict[str, Any] = {
+            "base": base,
+            "init": "scratch" if base in PRESETS else "pretrained",
+            "scope": self.train,
+            "epochs": self.epochs,
+            "pool": self.pool,
+            "class_weights": self.class_weights,
+            "check": False,
+            "predictions": "none",
+            "data": {"train": folder.rows(X, y), "test_fraction": 0.0, "labels": few},
+            "train": {"lr": self.lr, "batch_size": self.batch_size, "seed": self.seed, "tensorboard": False},
+        }
+        finetune(parse(FinetuneConfig, merge(given, self.settings or {})), folder.run)
+        self._use(folder, names)
+        return self
+
+    @classmethod
+    def load(cls, run: str | Path) -> Self:
+        """The classifier of a run, or one that `save` wrote; its labels are texts."""
+        model = cls()
+        folder = _Folder(Path(run))
+        model._use(folder, {label: label for label in predict.Classifier.load(run).labels})
+        return model
+
+    def save(self, folder: str | Path) -> None:
+        """The run directory, which the command line takes too."""
+        check_is_fitted(self, "model_")
+        self.folder_.copy(folder)
+
+    def predict_proba(self, X: Sequence[str]) -> NDArray[np.float64]:
+        """One row a text, one column a label, in the order of `classes_`."""
+        check_is_fitted(self, "model_")
+        return np.array(self.model_.probabilities(list(X)))[:, self._columns]
+
+    def predict(self, X: Sequence[str]) -> NDArray[Any]:
+        best = self.predict_proba(X).argmax(1)
+        return self.classes_[best]
+
+    def _use(self, folder: _Folder, names: dict[str, Any]) -> None:
+        self.folder_, self.model_ = folder, predict.Classifier.load(folder.run)
+        self.classes_ = np.array(sorted(names.values()))
+        order = [names[label] for label in self.model_.labels]
+        self._columns = [order.index(label) for label in self.classes_.tolist()]
+
+
+class _Folder:
+    """Where a fitted model lives: a run that is there, or a folder that goes with the object."""
+
+    def __init__(self, run: Path | None = None) -> None:
+        self.own = Path(tempfile.mkdtemp(prefix="headstart-")) if run is None else None
+        if self.own:
+            weakref.finalize(self, shutil.rmtree, self.own, ignore_errors=True)
+        self.run = self.own / "run" if self.own else Path(str(run))
+
+    def rows(self, texts: Sequence[str], labels: Sequence[Any] | None = None) -> str:
+        """A file with the texts; what is not text is refused, as is a length that differs."""
+        assert self.own is not None, "rows are written into a folder of one's own"
+        if labels is not None and len(texts) != len(labels):
+            raise UserError(f"{len(texts)} texts and {len(labels)} labels: there must be one label for each text.")
+        file = self.own / "rows.jsonl"
+        records = [{"text": str(t)} for t in texts] if labels is None else [
+            {"text": str(t), "label": str(label)} for t, label in zip(texts, labels, strict=True)
+        ]  # fmt: skip
+        file.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+        return str(file)
+
+    def copy(self, folder: str | Path) -> None:
+        if os.path.exists(folder):
+            raise UserError(f"{folder} already exists.", "RUN_EXISTS")
+        shutil.copytree(Run.open(self.run).path, folder)

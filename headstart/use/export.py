@@ -1,0 +1,231 @@
+"""A finished run as a model that opens without Headstart: in plain transformers, or in onnxruntime.
+
+In transformers a classifier is a base with one of its own heads, and these differ from ours: BERT's has a dense layer
+and a tanh in front, GPT-2's has no bias. The weights written here make them compute the same: a layer that passes its
+input on unchanged, a bias carried by the norm before it. What cannot be made the same is refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from tokenizers.processors import TemplateProcessing
+from torch import Tensor
+
+from headstart.errors import ModelError, UserError
+from headstart.models.huggingface import KINDS
+from headstart.models.layout import counterpart, to_disk
+from headstart.shapes import HuggingFaceConfig
+from headstart.text.batch import pad
+from headstart.text.tokenizer import Tokenizer
+from headstart.train.checkpoint import weights
+from headstart.train.disk import write_file
+from headstart.train.model_dir import Saved, describe_model, read_model
+from headstart.train.run import Run
+
+# A dense layer and a tanh pass on what is this small: a power of two, so that nothing is rounded on the way.
+SMALL = 2.0**-12
+ALLOWED = 1e-4  # difference of a logit; what is larger is a fault of ours, and nothing is left behind
+Tensors = dict[str, Tensor]
+
+
+def export_transformers(run: str | Path, out: str | Path) -> dict[str, Any]:
+    """A folder that transformers' Auto classes open, with the same logits; what was written and how it was checked."""
+    opened, folder = Run.open(run), Path(out)
+    if folder.exists():
+        raise UserError(f"{folder} already exists. Choose another --out.", "RUN_EXISTS")
+    saved = read_model(opened.path / "model")
+    described, tensors = _theirs(saved, str(run))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as place:
+        draft = Path(place) / "model"
+        draft.mkdir()
+        save_file(
+            {name: t.cpu().contiguous() for name, t in tensors.items()}, draft / "model.safetensors", {"format": "pt"}
+        )
+        _write_json(draft / "config.json", described)
+        _write_tokenizer(draft, saved)
+        if saved.head.kind == "language" and saved.config.causal:
+            ids = ("bos_token_id", "eos_token_id", "pad_token_id")
+            _write_json(draft / "generation_config.json", {name: described[name] for name in ids})
+        write_file(draft / "README.md", card(opened, saved, described["architectures"][0]).encode())
+        difference = _difference(draft, saved)
+        draft.rename(folder)
+    return {"out": str(folder), "class": described["architectures"][0], "largest_difference": difference}
+
+
+def _theirs(saved: Saved, name: str) -> tuple[dict[str, Any], Tensors]:
+    """config.json and tensors of the class of transformers that computes what the model does."""
+    cfg, spec = saved.config, saved.head
+    model_type = cfg.model_type if isinstance(cfg, HuggingFaceConfig) else counterpart(cfg)
+    if model_type is None:
+        preset = "" if isinstance(cfg, HuggingFaceConfig) else cfg.preset
+        raise ModelError(
+            f"{name} has the preset '{preset}'{' with a changed structure' if preset != 'classic' else ''}, which "
+            "transformers has no class for. gpt and bert as they are, and models that came from transformers, can be "
+            "exported; --to onnx takes any."
+        )
+    classes, causal = KINDS[model_type].classes, cfg.causal
+    described = {key: value for key, value in describe_model(saved).items() if key != "headstart"}
+    tensors = to_disk(weights(saved.model), cfg)
+    if spec.kind == "classify":
+        head = "ForSequenceClassification"
+        if spec.pool != ("last" if causal else "cls"):
+            raise ModelError(
+                f"{name} reads its texts by the pooling '{spec.pool}', which no {classes}{head} does. Fine-tune with "
+                f"--pool {'last' if causal else 'cls'}, or export --to onnx."
+            )
+        refuse_windows(saved, name)
+        tensors = _class_tensors(tensors, model_type, saved, name)
+        described["problem_type"] = "single_label_classification"
+    else:
+        head = "ForMaskedLM" if not causal else "LMHeadModel" if model_type == "gpt2" else "ForCausalLM"
+    return {**described, "architectures": [f"{classes}{head}"]}, tensors
+
+
+def refuse_windows(saved: Saved, name: str) -> None:
+    if saved.head.long == "window":
+        raise ModelError(
+            f"{name} reads long texts in windows, which only Headstart does. Fine-tune with --long truncate."
+        )
+
+
+def _class_tensors(tensors: Mapping[str, Tensor], model_type: str, saved: Saved, name: str) -> Tensors:
+    """The tensors under which the class head of transformers gives the logits of ours."""
+    kind, ours = KINDS[model_type], weights(saved.model.head)
+    weight, bias = ours["linear.weight"], ours.get("linear.bias", torch.zeros(1))  # without one: not asked for below
+    classes, width = weight.shape
+    rest = {key: t for key, t in tensors.items() if not key.startswith(kind.head["head.linear"])}
+    same = torch.eye(width) * SMALL
+    match model_type:
+        case "gpt2":
+            norm = "transformer.ln_f.bias"
+            return {**rest, norm: rest[norm] + _carried(weight, bias, name), "score.weight": weight}
+        case _ if saved.config.causal:
+            return {**rest, "score.weight": weight}
+        case "bert":
+            pooler = {"bert.pooler.dense.weight": same, "bert.pooler.dense.bias": torch.zeros(width)}
+            return {**rest, **pooler, "classifier.weight": weight / SMALL, "classifier.bias": bias}
+        case "distilbert":
+            if 2 * classes > width:
+                raise ModelError(
+                    f"{name} has {classes} labels, more than half its width: no DistilBert head holds them."
+                )
+            both = torch.cat([weight, -weight, torch.zeros(width - 2 * classes, width)])
+            apart = torch.cat([torch.eye(classes), -torch.eye(classes), torch.zeros(classes, width - 2 * classes)], 1)
+            first = {"pre_classifier.weight": both, "pre_classifier.bias": torch.zeros(width)}
+            return {**rest, **first, "classifier.weight": apart, "classifier.bias": bias}  # relu(x) - relu(-x) is x
+        case _:
+            dense = {"classifier.dense.weight": same, "classifier.dense.bias": torch.zeros(width)}
+            return {**rest, **dense, "classifier.out_proj.weight": weight / SMALL, "classifier.out_proj.bias": bias}
+
+
+def _carried(weight: Tensor, bias: Tensor, name: str) -> Tensor:
+    """The smallest addition to what the head reads, (D,), that adds `bias` to its logits."""
+    added = torch.linalg.lstsq(weight.double(), bias.double()[:, None]).solution[:, 0]
+    if not torch.allclose(weight.double() @ added, bias.double(), atol=1e-6):
+        raise ModelError(f"{name}: its labels depend on each other, so that no head without a bias gives the same.")
+    return added.float()
+
+
+def _write_tokenizer(folder: Path, saved: Saved) -> None:
+    """tokenizer.json that puts the start and end tokens where the model has seen them."""
+    own = saved.tokenizer
+    tokenizer = Tokenizer.from_json(own.to_json())
+    start, end = (str(own.backend.id_to_token(i)) for i in (own.start, own.end))
+    after = [] if saved.config.causal else [end]
+    tokenizer.backend.post_processor = TemplateProcessing(
+        single=[start, "$A", *after], special_tokens=[(start, own.start), (end, own.end)]
+    )
+    tokenizer.backend.encode_special_tokens = False
+    write_file(folder / "tokenizer.json", tokenizer.to_json().encode())
+    roles = {"pad_token": own.pad, "unk_token": own.unk, "mask_token": own.mask}
+    roles |= {"bos_token": own.start, "eos_token": own.end}
+    roles |= {} if saved.config.causal else {"cls_token": own.start, "sep_token": own.end}
+    _write_json(
+        folder / "tokenizer_config.json",
+        {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_max_length": saved.config.context,
+            "padding_side": "right",
+            "clean_up_tokenization_spaces": False,
+            **{role: own.backend.id_to_token(i) for role, i in roles.items() if i is not None},
+        },
+    )
+
+
+@torch.inference_mode()
+def _difference(folder: Path, saved: Saved) -> float:
+    """The largest difference of a logit between the model here and the folder opened by transformers."""
+    try:
+        import transformers
+    except ImportError:
+        raise UserError(
+            "export checks what it wrote with transformers: pip install 'headstart[hf]'.", "EXTRA"
+        ) from None
+    transformers.utils.logging.disable_progress_bar()  # it takes a moment
+    described = json.loads((folder / "config.json").read_text("utf-8"))
+    theirs = getattr(transformers, described["architectures"][0]).from_pretrained(folder).eval()
+    random, most = torch.Generator().manual_seed(0), min(saved.config.context, 64)
+    special = (saved.tokenizer.pad, saved.tokenizer.start, saved.tokenizer.end)
+    plain = torch.tensor([i for i in range(saved.tokenizer.size) if i not in special])
+    rows = [plain[torch.randint(len(plain), (length,), generator=random)].tolist() for length in {1, most // 2, most}]
+    ids, mask = pad(rows, saved.tokenizer.pad)
+    ours, found = saved.model(ids, mask), theirs(input_ids=ids, attention_mask=mask.long()).logits
+    counted = mask if saved.head.kind == "language" else slice(None)
+    difference = float((ours[counted] - found[counted]).abs().max())
+    if difference > ALLOWED:
+        raise ModelError(f"The exported model gives other logits (by {difference:.2g}). Please report this.")
+    return difference
+
+
+def card(run: Run, saved: Saved, made: str) -> str:
+    """The model card: what it is, what it was trained on, how it scored, and what was taken over."""
+    result, data = run.read_json("result.json"), run.read_json("data.json")
+    classifier = saved.head.kind == "classify"
+    task = "text-classification" if classifier else "text-generation" if saved.config.causal else "fill-mask"
+    told = (run.path / "model" / "README.md").read_text("utf-8").strip()
+    files = "\n".join(f"- {Path(f['file']).name}, SHA-256 {f['sha256']}" for f in data["files"])
+    parts = [
+        f"---\nlibrary_name: transformers\npipeline_tag: {task}\ntags: [headstart]\n---\n\n{told}",
+        f"It opens as `{made}` of transformers, with the logits it has in Headstart.",
+        f"## Data\n\n{files}",
+    ]
+    if classifier:
+        parts[1] += (
+            " A dense layer in its head passes on what it gets, and was not trained: to train this model further, go "
+            "back to the run."
+        )
+        parts.append(f"## Scores\n\n{_scores(result)}")
+        receipt = run.read_json("receipt.json")
+        counts = ", ".join(f"{len(receipt[key])} {key}" for key in ("copied", "new", "frozen"))
+        parts.append(
+            f"## Receipt\n\nBase: {Path(receipt['base']).name} ({receipt['init']}). Tensors: {counts}. SHA-256 of the "
+            f"base before training {receipt['base_sha256_before']}, after it {receipt['base_sha256_after']}."
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def _scores(result: Mapping[str, Any]) -> str:
+    lines = ["| rows | accuracy | 95 % interval | macro-F1 |\n|---|---|---|---|"]
+    for name in ("valid", "test"):
+        if scores := result.get(name):
+            low, high = scores["interval"]
+            lines.append(
+                f"| {name}, {scores['rows']} | {scores['accuracy']:.4f} | {low:.4f} to {high:.4f} | {scores['macro_f1']:.4f} |"
+            )
+    common = result["commonest"]
+    return (
+        "\n".join(lines)
+        + f"\n\nAlways saying '{common['label']}' scores {common.get('test', common.get('valid')):.4f}."
+    )
+
+
+def _write_json(file: Path, value: Any) -> None:
+    write_file(file, json.dumps(value, indent=2, ensure_ascii=False).encode())

@@ -1,0 +1,123 @@
+"""A finished run as one .onnx file, checked against the run and, in int8, scored beside it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from headstart.errors import ModelError, UserError
+from headstart.tasks.metrics import class_scores
+from headstart.text.batch import pad
+from headstart.text.read import read_labelled
+from headstart.train.model_dir import Saved, read_model
+from headstart.train.run import Run
+from headstart.use.export import refuse_windows
+from headstart.use.onnx import OnnxClassifier
+
+ALLOWED = 1e-3  # difference of a logit; what is larger is a fault of ours, and nothing is left behind
+
+
+def export_onnx(run: str | Path, out: str | Path) -> dict[str, Any]:
+    """One .onnx file with the model, its tokenizer and its labels; what was written and how it was checked."""
+    saved, file = read_model(Run.open(run).path / "model"), Path(out)
+    if os.path.exists(file):
+        raise UserError(f"{file} already exists. Choose another --out.", "RUN_EXISTS")
+    if file.suffix != ".onnx":
+        raise UserError(f"--out {file}: the name of an ONNX file ends in .onnx.")
+    refuse_windows(saved, str(run))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=file.parent, prefix=".export-") as place:
+        draft = Path(place) / "model.onnx"
+        write_onnx(draft, saved)
+        difference = _difference(draft, saved)
+        os.replace(draft, file)  # atomic: a reader sees all of it or none
+    return {"out": str(file), "bytes": file.stat().st_size, "largest_difference": difference}
+
+
+def add_int8(file: str | Path, data: str | Path, text_column: str | None, label_column: str | None) -> dict[str, Any]:
+    """The same model with its matrices in 8 bits, beside `file`, and the accuracy of both on labelled rows."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    small = Path(file).with_suffix(".int8.onnx")
+    quantize_dynamic(str(file), str(small), weight_type=QuantType.QInt8)
+    examples = read_labelled(data, text_column, label_column)
+    return {
+        "out": str(small),
+        "bytes": small.stat().st_size,
+        "single": _scored(OnnxClassifier.load(file), examples),
+        "int8": _scored(OnnxClassifier.load(small), examples),
+    }
+
+
+def _scored(model: OnnxClassifier, examples: list[Any]) -> dict[str, Any]:
+    rows = model.probabilities([e.text for e in examples])
+    target = [model.labels.index(e.label) for e in examples]
+    return class_scores(target, [int(np.argmax(row)) for row in rows], len(model.labels))
+
+
+def write_onnx(file: Path, saved: Saved) -> None:
+    try:
+        import onnx
+        import onnxscript  # noqa: F401  (torch needs it, and says so at length)
+    except ImportError:
+        raise UserError("export --to onnx needs the extra onnx: pip install 'headstart[onnx]'.", "EXTRA") from None
+    ids, mask = _rows(saved)
+    both = {0: torch.export.Dim("texts"), 1: torch.export.Dim("tokens", max=saved.config.context)}
+    with _silent():
+        torch.onnx.export(
+            saved.model.eval(), (ids, mask), file, input_names=["ids", "mask"], output_names=["logits"],
+            dynamic_shapes=(both, both), external_data=False, verbose=False,
+        )  # fmt: skip
+    made = onnx.load(file)
+    del made.graph.value_info[:]  # shapes in the middle, which the quantizer finds to contradict its own
+    facts = {"labels": list(saved.head.labels), "causal": saved.config.causal, "context": saved.config.context}
+    onnx.helper.set_model_props(made, {"headstart": json.dumps(facts), "tokenizer": saved.tokenizer.to_json()})
+    onnx.save(made, file)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Without what the exporter has to say about its own parts."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _rows(saved: Saved) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows of three lengths, padded together."""
+    random, most = torch.Generator().manual_seed(0), min(saved.config.context, 32)
+    lengths = (most, max(1, most // 2), 1)
+    return pad(
+        [torch.randint(saved.tokenizer.size, (n,), generator=random).tolist() for n in lengths], saved.tokenizer.pad
+    )
+
+
+@torch.inference_mode()
+def _difference(file: Path, saved: Saved) -> float:
+    """The largest difference of a logit between the model here and the file opened by onnxruntime."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    largest = 0.0
+    for ids, mask in (_rows(saved), tuple(t[1:2, :2] for t in _rows(saved))):  # other numbers of texts and tokens
+        found = session.run(["logits"], {"ids": ids.numpy(), "mask": mask.numpy()})[0]
+        counted = mask if saved.head.kind == "language" else slice(None)
+        largest = max(largest, float((saved.model(ids, mask)[counted] - torch.from_numpy(found)[counted]).abs().max()))
+    if largest > ALLOWED:
+        raise ModelError(f"The exported file gives other logits (by {largest:.2g}). Please report this.")
+    return largest

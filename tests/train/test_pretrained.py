@@ -1,0 +1,309 @@
+"""A model made elsewhere is opened as data: the same numbers come out, and a broken or hostile one is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch.testing import assert_close
+
+from headstart.config import TokenizerConfig
+from headstart.errors import ConfigError, ModelError, NetworkError, UserError
+from headstart.models.transformer import Transformer
+from headstart.text.batch import pad
+from headstart.text.tokenizer import Tokenizer
+from headstart.train.model_dir import write_model
+from headstart.train.pretrained import find_base, into_ours, open_base, read_pretrained
+
+transformers = pytest.importorskip("transformers")
+TIGHT = {"atol": 1e-5, "rtol": 1e-4}
+HEADS = {
+    "bert": "BertForMaskedLM",
+    "roberta": "RobertaForMaskedLM",
+    "camembert": "CamembertForMaskedLM",
+    "xlm-roberta": "XLMRobertaForMaskedLM",
+    "distilbert": "DistilBertForMaskedLM",
+    "gpt2": "GPT2LMHeadModel",
+    "llama": "LlamaForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "qwen2": "Qwen2ForCausalLM",
+}
+Make = Callable[..., tuple[Path, Any]]
+
+
+@pytest.fixture
+def make(tmp_path: Path, elsewhere: Any, sentences: Path) -> Make:
+    """A folder as transformers writes it, and the model in it."""
+    tokenizer = Tokenizer.train(sentences.read_text().splitlines(), TokenizerConfig(kind="word"))
+
+    def made(model_type: str, cls: str | None = None, **settings: Any) -> tuple[Path, Any]:
+        torch.manual_seed(0)
+        shape = elsewhere(model_type, vocab_size=tokenizer.size, **settings)
+        cls = cls or HEADS[model_type]
+        config = getattr(transformers, cls).config_class(**shape.settings)
+        model = getattr(transformers, cls)(config).eval()
+        with torch.no_grad():  # away from where they begin, so that any slip shows
+            for p in model.parameters():
+                p.add_(0.1 * torch.randn_like(p))
+        folder = tmp_path / f"{model_type}-{cls}"
+        model.save_pretrained(folder)
+        (folder / "tokenizer.json").write_text(tokenizer.to_json())
+        return folder, model
+
+    return made
+
+
+@pytest.fixture
+def bert(make: Make) -> Path:
+    return make("bert")[0]
+
+
+def change(folder: Path, **settings: Any) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **settings}))
+
+
+# --- what is right
+
+
+@pytest.mark.parametrize("model_type", HEADS)
+def test_the_same_logits_as_in_transformers(make: Make, model_type: str) -> None:
+    folder, theirs = make(model_type)
+    ours = open_base(str(folder))
+    ids, mask = pad([[7, 8, 9, 10, 11], [4, 2, 3]], pad_id=1)
+    expected = theirs(input_ids=ids, attention_mask=mask.long()).logits
+    assert_close(ours.model(ids, mask)[mask], expected[mask], **TIGHT)
+    assert ours.fresh == ()
+
+
+def test_a_token_that_has_the_padding_id_of_the_settings_is_read_as_any_other(make: Make) -> None:
+    folder, theirs = make("roberta")
+    ids = torch.tensor([[7, 1, 9, 1, 11]])
+    expected = theirs(input_ids=ids, position_ids=torch.arange(2, 7)[None]).logits
+    assert_close(open_base(str(folder)).model(ids, torch.ones_like(ids, dtype=torch.bool)), expected, **TIGHT)
+
+
+@pytest.mark.parametrize(("model_type", "cls"), [("bert", "BertModel"), ("gpt2", "GPT2Model"), ("llama", "LlamaModel")])
+def test_a_base_saved_without_a_head_is_whole(make: Make, model_type: str, cls: str) -> None:
+    folder, theirs = make(model_type, cls)
+    ours = open_base(str(folder))
+    ids, mask = pad([[7, 8, 9, 10, 11]])
+    assert_close(ours.model.base(ids, mask).last, theirs(input_ids=ids).last_hidden_state, **TIGHT)
+    assert all(name.startswith("head.") for name in ours.fresh)
+    assert bool(ours.fresh) == (model_type != "gpt2")  # its head is the embedding, and nothing else
+
+
+@pytest.mark.parametrize("model_type", ["gpt2", "bert"])
+def test_our_own_transformer_gives_the_same_logits_and_so_does_the_way_back(
+    make: Make, model_type: str, tmp_path: Path
+) -> None:
+    folder, theirs = make(model_type)
+    ours = into_ours(open_base(str(folder)))
+    assert isinstance(ours.model.base, Transformer)
+    ids, mask = pad([[7, 8, 9, 10, 11], [4, 2, 3]])
+    expected = theirs(input_ids=ids, attention_mask=mask.long()).logits
+    assert_close(ours.model(ids, mask)[mask], expected[mask], **TIGHT)
+    write_model(tmp_path / "back", ours, "")
+    back = type(theirs).from_pretrained(tmp_path / "back").eval()
+    assert_close(back(input_ids=ids, attention_mask=mask.long()).logits[mask], expected[mask], **TIGHT)
+
+
+def test_what_our_transformer_does_not_compute_is_refused(make: Make) -> None:
+    for model_type, settings in (("llama", {}), ("gpt2", {"activation_function": "relu"})):
+        folder, _ = make(model_type, **settings)
+        with pytest.raises((ModelError, ConfigError), match=r"Our transformer computes|does not compute"):
+            into_ours(open_base(str(folder)))
+
+
+def test_weights_in_several_files_are_put_together(bert: Path) -> None:
+    whole = load_file(bert / "model.safetensors")
+    names = sorted(whole)
+    parts = {"model-1.safetensors": names[::2], "model-2.safetensors": names[1::2]}
+    before = open_base(str(bert)).model(*pad([[7, 8]]))
+    for part, own in parts.items():
+        save_file({name: whole[name] for name in own}, bert / part)
+    index = {"weight_map": {name: part for part, own in parts.items() for name in own}}
+    (bert / "model.safetensors.index.json").write_text(json.dumps(index))
+    (bert / "model.safetensors").unlink()
+    assert torch.equal(open_base(str(bert)).model(*pad([[7, 8]])), before)
+
+
+def test_names_of_very_old_files_are_known(bert: Path) -> None:
+    before = open_base(str(bert)).model(*pad([[7, 8]]))
+    tensors = load_file(bert / "model.safetensors")
+    old = {n.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): t for n, t in tensors.items()}  # fmt: skip
+    save_file(old, bert / "model.safetensors")
+    assert torch.equal(open_base(str(bert)).model(*pad([[7, 8]])), before)
+
+
+def test_half_precision_is_opened_to_single(bert: Path) -> None:
+    save_file(
+        {n: t.to(torch.bfloat16) for n, t in load_file(bert / "model.safetensors").items()}, bert / "model.safetensors"
+    )
+    assert {t.dtype for t in open_base(str(bert)).model.state_dict().values()} == {torch.float32}
+
+
+def test_what_a_config_says_of_code_is_passed_over(bert: Path, tmp_path: Path) -> None:
+    (bert / "modeling.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    before = open_base(str(bert)).model(*pad([[7, 8]]))
+    code = {
+        "auto_map": {"AutoModel": "modeling.Evil"},
+        "trust_remote_code": True,
+        "_attn_implementation": "evil/kernel",
+    }
+    change(bert, **code, attn_implementation="evil/kernel", quantization_config={"quant_method": "evil"}, what="ever")
+    assert torch.equal(open_base(str(bert)).model(*pad([[7, 8]])), before)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_gguf_file_gives_the_same_logits(make: Make, tmp_path: Path) -> None:
+    gguf = pytest.importorskip("gguf")
+    _, theirs = make("llama", tie_word_embeddings=True)
+    file = tmp_path / "gguf" / "model.gguf"
+    file.parent.mkdir()
+    write_gguf(gguf, file, theirs)
+    ours, ids = open_base(str(file.parent)), torch.tensor([[7, 8, 9, 10, 11]])
+    assert_close(ours.model(ids, ids > 0), theirs(input_ids=ids).logits, **TIGHT)
+    assert ours.tokenizer.decode(ours.tokenizer.encode(["ab 12"])[0]) == "ab 12"
+
+
+def write_gguf(gguf: Any, file: Path, model: Any) -> None:
+    """`model` as llama.cpp's own converter would write it."""
+    c, writer = model.config, gguf.GGUFWriter(file, "llama")
+    writer.add_context_length(c.max_position_embeddings)
+    writer.add_embedding_length(c.hidden_size)
+    writer.add_feed_forward_length(c.intermediate_size)
+    writer.add_block_count(c.num_hidden_layers)
+    writer.add_head_count(c.num_attention_heads)
+    writer.add_head_count_kv(c.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(c.rms_norm_eps)
+    writer.add_rope_freq_base(10000.0)
+    tokens = ["<|endoftext|>", "a", "b", "1", "2", "Ġ", "ab"]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list(tokens)
+    writer.add_token_types([3] + [1] * (len(tokens) - 1))
+    writer.add_token_merges(["a b"])
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, c.num_hidden_layers)
+    for name, tensor in model.state_dict().items():
+        if name == "lm_head.weight":
+            continue
+        data = tensor
+        for part, heads in (("q_proj", c.num_attention_heads), ("k_proj", c.num_key_value_heads)):
+            if part in name:  # as in llama.cpp's convert_hf_to_gguf.py
+                data = tensor.reshape(heads, 2, -1, tensor.size(1)).swapaxes(1, 2).reshape(tensor.shape)
+        writer.add_tensor(names.get_name(name, (".weight",)), data.numpy().astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+# --- what is wrong
+
+
+def test_a_kind_that_is_not_on_the_list_is_refused_by_name(bert: Path) -> None:
+    change(bert, model_type="berd")
+    with pytest.raises(ModelError, match=r"models of the kind 'berd' are not supported. Did you mean 'bert'\?"):
+        open_base(str(bert))
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"is_decoder": True}, "with is_decoder = True is not supported"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type = relative_key"),
+        ({"hidden_act": "evil"}, "the activation 'evil' is not supported"),
+        ({"hidden_size": "wide"}, "its settings are not those of a bert model"),
+        ({"num_hidden_layers": 3}, r"It has not bert.encoder.layer.2\S+, .* and 11 more"),
+        ({"num_hidden_layers": 1}, r"It has too much: bert.encoder.layer.1\."),
+        ({"num_hidden_layers": 10**9}, "speak of 1000000000 layers"),
+        ({"hidden_size": 32}, r"is \(16,\); the settings in config.json make it \(32,\)"),
+        ({"vocab_size": 3}, "the tokenizer has [0-9]+ entries, the model 3"),
+        ({"vocab_size": 10**11}, "the settings in config.json make it"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused_before_memory_is_taken(bert: Path, settings: Any, says: str) -> None:
+    change(bert, **settings)
+    with pytest.raises(ModelError, match=says):
+        open_base(str(bert))
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("../x.safetensors", r"no part of this model: ../x.safetensors"),
+        ("/etc/x.safetensors", "no part of this model"),
+        ("part.bin", "no part of this model: part.bin"),
+        ("part.safetensors", "part.safetensors missing"),
+    ],
+)
+def test_an_index_names_only_files_beside_it(bert: Path, name: str, says: str) -> None:
+    (bert / "model.safetensors").unlink()
+    (bert / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"x": name}}))
+    with pytest.raises(ModelError, match=says):
+        open_base(str(bert))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        struct.pack("<Q", 2**63),
+        struct.pack("<Q", 20) + b'{"x":{"dtype":"F32",',
+        struct.pack("<Q", 61) + b'{"x":{"dtype":"F32","shape":[1000000],"data_offsets":[0,4000000]}}'[:61],
+    ],
+)
+def test_damaged_weights_are_one_sentence(bert: Path, data: bytes) -> None:
+    (bert / "model.safetensors").write_bytes(data)
+    with pytest.raises(ModelError, match="is damaged"):
+        open_base(str(bert))
+
+
+class Evil:
+    def __init__(self, place: str) -> None:
+        self.place = place
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (self.place,)
+
+
+def test_pickled_weights_are_opened_only_when_asked_and_never_run(bert: Path, tmp_path: Path) -> None:
+    before = open_base(str(bert)).model(*pad([[7, 8]]))
+    torch.save(load_file(bert / "model.safetensors"), bert / "pytorch_model.bin")
+    (bert / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"only pickled weights \(pytorch_model.bin\).*--allow-pickle"):
+        open_base(str(bert))
+    assert torch.equal(open_base(str(bert), allow_pickle=True).model(*pad([[7, 8]])), before)
+    (bert / "pytorch_model.bin").write_bytes(pickle.dumps({"x": Evil(str(tmp_path / "ran"))}))
+    with pytest.raises(ModelError, match="does not hold plain weights"):
+        open_base(str(bert), allow_pickle=True)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("missing", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_a_file_that_is_missing_is_named(bert: Path, missing: str) -> None:
+    (bert / missing).unlink()
+    with pytest.raises(ModelError, match=missing):
+        read_pretrained(bert)
+
+
+def test_a_name_of_the_hub_without_a_network_is_one_sentence() -> None:
+    with pytest.raises(NetworkError, match=r"hf:owner/model could not be downloaded: .*HF_TOKEN; a folder with"):
+        find_base("hf:owner/model")
+    with pytest.raises(UserError, match="is not hf:NAME"):
+        find_base("hf:../../etc")
+
+
+def test_a_base_that_is_nothing_is_told_what_there_could_be() -> None:
+    with pytest.raises(ConfigError, match=r"'minilmm' is neither a run, .* Did you mean 'minilm'\? .*hf:NAME"):
+        find_base("minilmm")

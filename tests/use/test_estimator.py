@@ -1,0 +1,72 @@
+"""The estimators behave as scikit-learn expects of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+import headstart
+from headstart import LanguageModel, TextClassifier
+from headstart.errors import UserError
+
+GOOD, BAD = ("lovely", "warm", "bright", "clever"), ("awful", "cold", "dull", "stupid")
+X = [f"film {i} was {(GOOD if i % 2 else BAD)[i // 2 % 4]} to the end" for i in range(48)]
+Y = [i % 2 for i in range(48)]
+SMALL = {"model": {"size": "nano"}, "tokenizer": {"kind": "word"}}
+
+
+@pytest.fixture(scope="module")
+def language() -> LanguageModel:
+    return LanguageModel(steps=30, batch_size=8, unit="line", settings=SMALL).fit(X)
+
+
+def test_the_whole_transfer_is_two_calls(language: LanguageModel, tmp_path: Path) -> None:
+    model = TextClassifier(base=language, epochs=8, lr=3e-3).fit(X, Y)
+    assert model.score(X, Y) > 0.9
+    rows = model.predict_proba(X[:5])
+    assert rows.shape == (5, 2)
+    assert np.allclose(rows.sum(1), 1)
+    assert model.predict(X[:5]).tolist() == model.classes_[rows.argmax(1)].tolist()
+    assert set(model.predict(X).tolist()) == {0, 1}  # labels as they were given, not as texts
+
+    model.save(tmp_path / "saved")
+    again = TextClassifier.load(tmp_path / "saved")
+    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert not list(tmp_path.rglob("*.pkl"))
+    with pytest.raises(UserError, match="already exists"):
+        model.save(tmp_path / "saved")
+    assert language.generate("film", tokens=3)["tokens"]
+
+
+def test_a_clone_is_not_fitted_and_has_the_same_parameters(language: LanguageModel) -> None:
+    model = TextClassifier(base=language, epochs=3, seed=7)
+    copy = clone(model)
+    assert copy.get_params(deep=False) == model.get_params(deep=False)
+    assert copy.base is language  # fitted as it is: what it knows is a parameter
+    with pytest.raises(NotFittedError):
+        copy.predict(X)
+    assert clone(LanguageModel(steps=5)).get_params() == LanguageModel(steps=5).get_params()
+
+
+def test_it_works_in_a_pipeline_and_in_a_search(language: LanguageModel) -> None:
+    pipeline = Pipeline([("lower", FunctionTransformer(lambda texts: [t.lower() for t in texts])),
+                         ("model", TextClassifier(base=language, train="head", lr=1e-2))])  # fmt: skip
+    search = GridSearchCV(pipeline, {"model__epochs": [1, 8]}, cv=2, error_score="raise").fit(X, Y)
+    assert search.best_score_ > 0.4
+    assert search.predict(X).shape == (48,)
+
+
+def test_wrong_lengths_are_one_sentence(language: LanguageModel) -> None:
+    with pytest.raises(UserError, match="48 texts and 47 labels"):
+        TextClassifier(base=language).fit(X, Y[1:])
+
+
+def test_the_public_names_are_these() -> None:
+    assert headstart.TextClassifier is TextClassifier

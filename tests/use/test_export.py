@@ -1,0 +1,195 @@
+"""An exported model gives the same logits without Headstart, and what cannot be exported is refused by name."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.testing import assert_close
+from typer.testing import CliRunner
+
+from headstart.cli import app
+from headstart.config import FinetuneConfig, PretrainConfig, TokenizerConfig
+from headstart.errors import ModelError, UserError
+from headstart.models.decode import Sampling
+from headstart.schema import parse
+from headstart.shapes import HuggingFaceConfig
+from headstart.text.tokenizer import Tokenizer
+from headstart.train.finetune import finetune
+from headstart.train.pretrain import pretrain
+from headstart.use.export import export_transformers
+from headstart.use.language import LanguageModel
+from headstart.use.predict import Classifier
+
+transformers = pytest.importorskip("transformers")
+TEXTS = ["film 3 was lovely from end to end", "film 4 was awful", "dull"]
+BASES = {
+    "bert": "BertModel",
+    "roberta": "RobertaModel",
+    "distilbert": "DistilBertModel",
+    "gpt2": "GPT2Model",
+    "llama": "LlamaModel",
+}
+
+
+@pytest.fixture
+def texts(reviews: Path, tmp_path: Path) -> Path:
+    file = tmp_path / "texts.txt"
+    file.write_text("\n".join(line.rpartition(",")[0] for line in reviews.read_text().splitlines()[1:]))
+    return file
+
+
+@pytest.fixture
+def base(
+    request: pytest.FixtureRequest, texts: Path, tmp_path: Path, elsewhere: Callable[..., HuggingFaceConfig]
+) -> str:
+    """One of ours as a preset, or a folder with a model of transformers."""
+    if request.param not in BASES:
+        return str(request.param)
+    torch.manual_seed(0)
+    tokenizer = Tokenizer.train(texts.read_text().splitlines(), TokenizerConfig(kind="word"))
+    kind = getattr(transformers, BASES[request.param])
+    kind(
+        kind.config_class(**elsewhere(request.param, vocab_size=tokenizer.size, pad_token_id=tokenizer.pad).settings)
+    ).save_pretrained(tmp_path / "base")
+    (tmp_path / "base" / "tokenizer.json").write_text(tokenizer.to_json())
+    return str(tmp_path / "base")
+
+
+def classifier(base: str, reviews: Path, out: Path, **settings: Any) -> Path:
+    train = {"batch_size": 8, "tensorboard": False, "lr": 1e-2}
+    model = (
+        {"model": {"size": "nano"}, "tokenizer": {"kind": "word"}, "init": "scratch"}
+        if base in ("gpt", "bert", "classic")
+        else {}
+    )
+    finetune(parse(FinetuneConfig, {"base": base, "epochs": 3, "data": {"train": str(reviews)}, "train": train, **model, **settings}), out)  # fmt: skip
+    return out
+
+
+def language(objective: str, texts: Path, out: Path, **model: Any) -> Path:
+    settings = {"objective": objective, "data": {"paths": [str(texts)], "unit": "line"}, "samples": [], "model": {"size": "nano", **model},
+                "tokenizer": {"kind": "word"}, "train": {"steps": 5, "batch_size": 8, "tensorboard": False}}  # fmt: skip
+    pretrain(parse(PretrainConfig, settings), out)
+    return out
+
+
+@pytest.mark.parametrize("base", ["gpt", "bert", *BASES], indirect=True)
+def test_a_classifier_gives_the_same_probabilities_in_plain_transformers(
+    base: str, reviews: Path, tmp_path: Path
+) -> None:
+    run = classifier(base, reviews, tmp_path / "run")
+    done = CliRunner().invoke(app, ["export", str(run), "--to", "hf", "--out", str(tmp_path / "out"), "--json"])
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["largest_difference"] < 1e-5
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    with torch.no_grad():
+        given = tokenizer(TEXTS, return_tensors="pt", padding=True, truncation=True, return_token_type_ids=False)
+        found = model(**given).logits.softmax(-1)
+    assert_close(found, torch.tensor(Classifier.load(run).probabilities(TEXTS)), atol=1e-5, rtol=0)
+    assert model.config.id2label == {0: "negative", 1: "positive"}
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert all(word in card for word in ("## Data", "SHA-256", "95 % interval", "## Receipt", "seed 0"))
+
+
+@pytest.mark.parametrize(
+    ("objective", "auto"), [("causal", "AutoModelForCausalLM"), ("masked", "AutoModelForMaskedLM")]
+)
+def test_a_language_model_gives_the_same_logits_in_plain_transformers(
+    objective: str, auto: str, texts: Path, tmp_path: Path
+) -> None:
+    run = language(objective, texts, tmp_path / "run")
+    assert export_transformers(run, tmp_path / "out")["largest_difference"] < 1e-5
+    theirs = getattr(transformers, auto).from_pretrained(tmp_path / "out").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    saved = LanguageModel.load(run).saved
+    ids = tokenizer(TEXTS[0], return_tensors="pt").input_ids
+    assert ids[0].tolist() == saved.tokenizer.encode(TEXTS[:1], end=objective == "masked")[0].tolist()
+    assert_close(theirs(ids).logits, saved.model(ids, torch.ones_like(ids, dtype=torch.bool)), atol=1e-5, rtol=0)
+    if objective == "causal":
+        made = theirs.generate(ids, max_new_tokens=3, do_sample=False)[0, ids.size(1) :].tolist()
+        ours = LanguageModel.load(run).generate(TEXTS[0], 3, Sampling(), 0)
+        assert made[: len(ours["tokens"])] == [t["id"] for t in ours["tokens"]]
+
+
+@pytest.mark.parametrize(
+    ("base", "settings", "says"),
+    [
+        ("classic", {}, "has the preset 'classic', which transformers has no class for"),
+        ("bert", {"pool": "mean"}, "the pooling 'mean', which no BertForSequenceClassification does"),
+        ("gpt", {"model": {"size": "nano", "activation": "relu"}}, "'gpt' with a changed structure"),
+        ("gpt", {"long": "window"}, "reads long texts in windows"),
+    ],
+)
+def test_what_transformers_cannot_express_is_refused_by_name(
+    base: str, settings: Any, says: str, reviews: Path, tmp_path: Path
+) -> None:
+    run = classifier(base, reviews, tmp_path / "run", **settings)
+    with pytest.raises(ModelError, match=says):
+        export_transformers(run, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_export_is_never_written_over_something(reviews: Path, tmp_path: Path) -> None:
+    run = classifier("gpt", reviews, tmp_path / "run")
+    with pytest.raises(UserError, match="already exists"):
+        export_transformers(run, run)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("base", ["gpt", "bert", "classic", "distilbert", "gpt2"], indirect=True)
+def test_onnx_gives_the_same_probabilities_and_loads_no_torch(base: str, reviews: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
+    from headstart.use.onnx_export import export_onnx
+
+    run = classifier(base, reviews, tmp_path / "run", pool="mean")
+    assert export_onnx(run, tmp_path / "model.onnx")["largest_difference"] < 1e-4
+    code = f"""
+import sys
+from headstart.cli import app
+try: app(["predict", {str(tmp_path / "model.onnx")!r}, *{TEXTS!r}, "--json"])
+except SystemExit as end: assert not end.code, end.code
+assert "torch" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for theirs, ours in zip(json.loads(done.stdout), Classifier.load(run).predict(TEXTS), strict=True):
+        assert theirs["label"] == ours["label"]
+        assert theirs["probabilities"] == pytest.approx(ours["probabilities"], abs=1e-4)
+
+
+@pytest.mark.slow
+def test_int8_comes_with_its_accuracy(reviews: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
+    run = classifier("gpt", reviews, tmp_path / "run")
+    file = tmp_path / "model.onnx"
+    done = CliRunner().invoke(app, ["export", str(run), "--to", "onnx", "--out", str(file), "--int8", str(reviews)])
+    assert done.exit_code == 0, done.stderr
+    assert "accuracy in 8 bits" in done.stdout
+    assert file.with_suffix(".int8.onnx").stat().st_size < file.stat().st_size
+
+
+def test_a_file_that_is_no_model_is_one_sentence(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    (tmp_path / "model.onnx").write_bytes(b"not a model")
+    done = CliRunner().invoke(app, ["predict", str(tmp_path / "model.onnx"), "a text"])
+    assert done.exit_code == 5
+    assert "not an ONNX model that can be read" in done.stderr
+
+
+def test_models_stand_side_by_side(reviews: Path, tmp_path: Path) -> None:
+    one, other = (classifier(base, reviews, tmp_path / base) for base in ("gpt", "bert"))
+    done = CliRunner().invoke(app, ["predict", str(one), TEXTS[0], "--also", str(other), "--json"])
+    assert done.exit_code == 0, done.stderr
+    record = json.loads(done.stdout)[0]
+    expected = Classifier.load(other).predict(TEXTS[:1])[0]
+    assert record["also"][str(other)] == {key: expected[key] for key in ("label", "probabilities")}
+    shown = CliRunner().invoke(app, ["predict", str(one), TEXTS[0], "--also", str(other)]).stdout
+    assert len(shown.strip().split("\t")) == 5
