@@ -123,6 +123,7 @@ class PretrainConfig(Frozen):
     allow_pickle: bool = False  # open weights of a base that are pickled; only what holds nothing but tensors
     context: int = Field(0, ge=0)  # tokens that a base made elsewhere reads at once; 0: as many as it can
     objective: Objective = "causal"
+    start: Literal["random", "cooccurrence"] = "random"  # token vectors before the first update; the latter are counted
     mask_rate: float = Field(0.15, gt=0, lt=1)  # tokens hidden, when the objective is masked
     samples: tuple[str, ...] = ("",)  # prompts continued after each evaluation, when the objective is causal
     data: CorpusConfig
@@ -154,8 +155,10 @@ class PretrainConfig(Frozen):
 
     @model_validator(mode="after")
     def steps_and_rate_are_given(self) -> Self:
-        if not self.train.steps:
-            raise ValueError("train.steps must be 1 or more")
+        if not self.train.steps and self.start == "random":
+            raise ValueError(
+                "train.steps must be 1 or more; 0 needs start = cooccurrence, which has learned something by then"
+            )
         if not self.train.lr:
             raise ValueError("train.lr must be above 0")
         return self

@@ -67,6 +67,10 @@ StripNul = Annotated[bool, Option("--strip-nul", help="Leave NUL characters out,
 LongestLine = Annotated[
     int | None, Option("--max-line-bytes", help="Refuse a file with a longer line. [default: any length]")
 ]
+Start = Annotated[
+    str | None,
+    Option(help="Token vectors before the first update: random, or counted (cooccurrence). [default: random]"),
+]
 StrictLeakage = Annotated[
     bool, Option("--strict-leakage", help="Refuse test rows that also stand among the rows learned from.")
 ]

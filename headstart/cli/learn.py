@@ -28,6 +28,7 @@ from headstart.cli.app import (
     Seed,
     Set,
     Size,
+    Start,
     StrictLeakage,
     StripNul,
     TextColumn,
@@ -55,6 +56,7 @@ def pretrain(
     objective: Annotated[
         str | None, Option(help="causal (left to right) or masked (two-way). [default: causal]")
     ] = None,
+    start: Start = None,
     preset: Annotated[str | None, Option(help="gpt, bert or classic. [default: gpt; bert when masked]")] = None,
     size: Size = None,
     context: Context = None,
@@ -96,6 +98,7 @@ def pretrain(
         "allow_pickle": allow_pickle or None,
         "context": context if base else None,
         "objective": objective,
+        "start": start,
         "samples": tuple(sample) if sample else None,
         "data.paths": tuple(map(placed, corpus)) if corpus else None,
         "data.unit": unit,

@@ -20,6 +20,7 @@ from headstart.cli.app import (
     Quiet,
     Set,
     Size,
+    Start,
     StrictLeakage,
     TextColumn,
     Vocab,
@@ -80,6 +81,7 @@ def compare(
         list[str] | None, Option(help="Text to pretrain a base on, as a step of the study; may be given several times.")
     ] = None,
     objective: Annotated[str | None, Option(help="For --corpus: causal, masked, or both with a comma.")] = None,
+    start: Start = None,
     size: Size = None,
     context: Context = None,
     vocab: Vocab = None,
@@ -131,6 +133,7 @@ def compare(
         "objectives": _listed(objective),
         "pretrain.data.paths": tuple(filter(None, map(absolute, corpus))) if corpus else None,
         "pretrain.data.unit": unit,
+        "pretrain.start": start,
         "pretrain.model.size": size,
         "pretrain.model.context": context,
         "pretrain.tokenizer.vocab": vocab,

@@ -16,6 +16,7 @@ from headstart.shapes import HuggingFaceConfig, ModelConfig
 from headstart.tasks.language import Language, LanguageText
 from headstart.tasks.metrics import compressed
 from headstart.text.batch import Batch, Batches
+from headstart.text.cooccurrence import token_vectors
 from headstart.text.files import file_facts
 from headstart.text.read import passed_over, text_files
 from headstart.text.split import Corpus, split_corpus
@@ -32,6 +33,9 @@ COMPRESSED = 8_000_000  # bytes of text that xz is given; more takes minutes
 LOOKED_BACK_AT = 50_000  # training tokens whose loss is measured again at the end
 GLANCED_AT = (
     0.02  # validation tokens at each evaluation, as a part of all that is learned from: ten take a tenth of the time
+)
+COUNTED_SIZE = (
+    0.1  # of the numbers in a counted token vector; random ones have 0.02, as have the positions added to them
 )
 LEAST_GLANCED_AT = 20_000  # tokens; fewer would not tell two models apart
 
@@ -78,11 +82,20 @@ def prepare(cfg: PretrainConfig, tokenizer: Tokenizer | None = None, kept: Pretr
     torch.manual_seed(cfg.train.seed)
     head = HeadSpec("language")
     model = build_model(cfg.model, head).to(cfg.train.device)
+    if cfg.start == "cooccurrence" and not source:
+        _start_from_counts(model, text)
     if source:
         had = {n: t for n, t in weights(source.model).items() if n not in source.fresh}
         load_weights(model, {**weights(model), **had})
     fresh = source.fresh if source else ()
     return Pretraining(cfg, corpus, tokenizer, text, valid, head, model, Language(None), text.batches(), fresh)
+
+
+def _start_from_counts(model: Model, text: LanguageText) -> None:
+    tokens = model.base.get_parameter("tokens.weight")
+    vectors = token_vectors(text.rows, *tokens.shape)
+    with torch.no_grad():
+        tokens.copy_(COUNTED_SIZE * torch.from_numpy(vectors))
 
 
 def _resolved(

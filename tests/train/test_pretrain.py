@@ -127,3 +127,34 @@ def test_runs_are_listed_with_their_scores(run: Path) -> None:
     assert (listed["job"], listed["state"], listed["steps"]) == ("pretrain", "finished", 200)
     plain = CliRunner().invoke(app, ["runs", str(run.parent)])
     assert "finished" in plain.stdout
+
+
+def test_token_vectors_can_be_counted_instead_of_drawn(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(
+        "\n".join(
+            f"the {animal} sat on {n} {what}s"
+            for animal in ("cat", "dog")
+            for n in range(50)
+            for what in ("mat", "log")
+        )
+    )
+    job = ["pretrain", tmp_path / "text.txt", "--unit", "line", "--tokenizer", "word", "--size", "nano", "--context", 16,
+           "--quiet", "--set", "train.tensorboard=false", "--start", "cooccurrence"]  # fmt: skip
+    found = invoke(*job, "--steps", 0, "--out", tmp_path / "counted")
+    assert (found["steps"], found["tokens"]) == (0, 0)
+    counted = read_model(tmp_path / "counted" / "model")
+    tokens = counted.model.base.get_parameter("tokens.weight").detach()
+    cat, dog, sat = (counted.tokenizer.encode([word], boundaries=False)[0][0] for word in ("cat", "dog", "sat"))
+    alike = tokens @ tokens.T / (tokens.norm(dim=1, keepdim=True) * tokens.norm(dim=1)).clamp(min=1e-9)
+    assert alike[cat, dog] > alike[cat, sat] + 0.2
+    assert float(tokens.square().mean().sqrt()) == pytest.approx(0.1, rel=1e-3)
+    assert invoke(*job, "--steps", 20, "--out", tmp_path / "run")["valid"]["loss"] < found["valid"]["loss"]
+
+
+def test_a_random_start_has_to_learn_something(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("a b c d e f\n" * 30)
+    done = CliRunner().invoke(
+        app, ["pretrain", str(tmp_path / "text.txt"), "--steps", "0", "--out", str(tmp_path / "run")]
+    )
+    assert done.exit_code == 4
+    assert "0 needs start = cooccurrence" in done.stderr
