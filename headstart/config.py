@@ -251,6 +251,12 @@ class TranslateConfig(Frozen):
     model: Seq2SeqConfig = Field(default_factory=lambda: Seq2SeqConfig.model_validate({}))
     train: TrainConfig = TrainConfig(steps=0, lr=5e-3, batch_size=64, weight_decay=0.01, final_lr=0.01)
 
+    @model_validator(mode="after")
+    def rate_is_given(self) -> Self:
+        if not self.train.lr:
+            raise ValueError("train.lr must be above 0")
+        return self
+
     @model_validator(mode="before")
     @classmethod
     def target_follows_source(cls, given: Any) -> Any:

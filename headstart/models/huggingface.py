@@ -31,6 +31,7 @@ class Kind:
     blocks: str
     head: Mapping[str, str]  # our name of a head's module or tensor, and theirs
     causal: bool = False
+    norm: str = ""  # the one after the last block, where it is not part of it
     options: Mapping[str, Any] | None = None  # for the base's constructor
     offset_positions: bool = False  # positions are counted from the padding id on
     class_bias: bool = True  # whether its class head has one, or a norm that can carry it
@@ -71,10 +72,10 @@ KINDS = {
     "camembert": Kind("Camembert", "roberta.", "encoder.layer", _ROBERTA, options=_NO_POOLER, offset_positions=True),
     "xlm-roberta": Kind("XLMRoberta", "roberta.", "encoder.layer", _ROBERTA, options=_NO_POOLER, offset_positions=True),
     "distilbert": Kind("DistilBert", "distilbert.", "transformer.layer", _DISTILBERT),
-    "gpt2": Kind("GPT2", "transformer.", "h", _DECODER, causal=True),
-    "llama": Kind("Llama", "model.", "layers", _DECODER, causal=True, class_bias=False),
-    "mistral": Kind("Mistral", "model.", "layers", _DECODER, causal=True, class_bias=False),
-    "qwen2": Kind("Qwen2", "model.", "layers", _DECODER, causal=True, class_bias=False),
+    "gpt2": Kind("GPT2", "transformer.", "h", _DECODER, causal=True, norm="ln_f"),
+    "llama": Kind("Llama", "model.", "layers", _DECODER, causal=True, norm="norm", class_bias=False),
+    "mistral": Kind("Mistral", "model.", "layers", _DECODER, causal=True, norm="norm", class_bias=False),
+    "qwen2": Kind("Qwen2", "model.", "layers", _DECODER, causal=True, norm="norm", class_bias=False),
 }
 # Settings of transformers that say nothing of what a base computes.
 _IDLE = {"bos_token_id", "eos_token_id", "use_cache", "classifier_dropout", "seq_classif_dropout", "qa_dropout"}
@@ -93,7 +94,7 @@ class HuggingFaceBase(Base):
         config = _their_config(cfg.model_type, cfg.settings)
         config._attn_implementation = "sdpa"
         self.inner = getattr(_transformers(), f"{kind.classes}Model")(config, **(kind.options or {}))
-        self._blocks = kind.blocks
+        self._blocks, self._norm = kind.blocks, kind.norm
         self._first = int(config.pad_token_id) + 1 if kind.offset_positions else None
 
     @property
@@ -115,6 +116,9 @@ class HuggingFaceBase(Base):
         with self._slow_attention(), _outputs(self.blocks) as layers:
             found = self.inner(**given, **self._no_cache, output_attentions=True)
         return States(found.last_hidden_state, tuple(layers), tuple(found.attentions))
+
+    def finish(self, hidden: Tensor) -> Tensor:
+        return self.inner.get_submodule(self._norm)(hidden) if self._norm else hidden
 
     def new_cache(self, batch: int) -> Cache:
         if not self.causal:

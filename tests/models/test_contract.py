@@ -55,6 +55,7 @@ def test_looking_gives_the_same_states_and_weights_that_sum_to_one(base: Base) -
     assert_close(slow.last[mask], fast.last[mask], **LOOSE)
     assert len(slow.attention) == len(base.blocks)
     assert len(slow.layers) == len(base.blocks) + 1
+    assert_close(base.finish(slow.layers[-1]), slow.last, **LOOSE)
     for weights in slow.attention:
         assert_close(weights.sum(-1)[mask[:, None].expand(-1, 2, -1)].mean(), torch.tensor(1.0), **LOOSE)
         above = weights.triu(1).abs().max()
