@@ -35,6 +35,8 @@ from headstart.train.pretrained import open_base, within
 from headstart.train.run import Run
 from headstart.train.watch import Watch
 
+FEW_STEPS = 200  # updates at least, where labels are so few that ten epochs would be ten updates
+
 
 @dataclass(frozen=True)
 class Finetuning:
@@ -66,7 +68,7 @@ def prepare(cfg: FinetuneConfig, kept: tuple[ModelConfig, Tokenizer] | None = No
     data = draw(whole, cfg.data.labels, cfg.data.draw) if cfg.data.labels else whole
     source = None if kept or cfg.base in PRESETS else open_base(cfg.base, cfg.allow_pickle)
     shape, tokenizer = kept or _shape_and_tokenizer(cfg, data, source)
-    cfg = _resolved(cfg, shape, len(data.train))
+    cfg = _resolved(cfg, shape, data)
     torch.manual_seed(cfg.train.seed)
     assert cfg.pool is not None
     head = HeadSpec("classify", tuple(data.labels), cfg.pool, cfg.head_dropout, cfg.long)
@@ -147,11 +149,13 @@ def _shape_and_tokenizer(cfg: FinetuneConfig, data: Labelled, source: Saved | No
     return cfg.model.model_copy(update={"vocab": tokenizer.size}), tokenizer
 
 
-def _resolved(cfg: FinetuneConfig, shape: ModelConfig, rows: int) -> FinetuneConfig:
+def _resolved(cfg: FinetuneConfig, shape: ModelConfig, data: Labelled) -> FinetuneConfig:
     """`cfg` with what the data and the base decide."""
-    per_epoch = -(-rows // (cfg.train.batch_size * cfg.train.accumulate))
+    per_epoch = -(-len(data.train) // (cfg.train.batch_size * cfg.train.accumulate))
     pool = cfg.pool or ("last" if shape.causal else "cls")
-    train = cfg.train.scheduled(max(cfg.least_steps, cfg.epochs * per_epoch), eval_every=per_epoch)
+    few = bool(cfg.data.labels) and not data.valid
+    steps = max(cfg.least_steps or (FEW_STEPS if few else 0), cfg.epochs * per_epoch)
+    train = cfg.train.scheduled(steps, eval_every=per_epoch if data.valid else steps // 10)
     if not train.lr:
         train = train.model_copy(update={"lr": usual_rate(shape, cfg.scope)})
     return cfg.model_copy(update={"model": shape, "pool": pool, "train": train})

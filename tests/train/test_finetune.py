@@ -117,6 +117,15 @@ def test_class_weights_make_every_class_count_alike() -> None:
     assert float(weight[0] * 6 + weight[1] * 2) == pytest.approx(8)
 
 
+def test_a_few_labels_get_updates_enough_and_no_checkpoint_each(base: Path, reviews: Path, tmp_path: Path) -> None:
+    result = tuned(base, reviews, tmp_path / "few", data={"train": str(reviews), "labels": 16}, epochs=10)
+    cfg = Run.open(tmp_path / "few").config.train
+    assert (result["steps"], cfg.eval_every, cfg.checkpoint_every) == (200, 20, 20)
+    assert result["test"]["accuracy"] > 0.9
+    asked = tuned(base, reviews, tmp_path / "asked", data={"train": str(reviews), "labels": 16}, least_steps=30)
+    assert asked["steps"] == 30
+
+
 def test_truncated_rows_are_counted(base: Path, tmp_path: Path) -> None:
     long = tmp_path / "long.csv"
     rows = [f"{'film ' * (200 if i < 7 else 3)}{i},{'ab'[i % 2]}" for i in range(40)]
