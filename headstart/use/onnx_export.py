@@ -49,7 +49,8 @@ def add_int8(file: str | Path, data: str | Path, text_column: str | None, label_
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     small = Path(file).with_suffix(".int8.onnx")
-    quantize_dynamic(str(file), str(small), weight_type=QuantType.QInt8)
+    with _silent():
+        quantize_dynamic(str(file), str(small), weight_type=QuantType.QInt8)
     examples = read_labelled(data, text_column, label_column)
     return {
         "out": str(small),
@@ -87,7 +88,7 @@ def write_onnx(file: Path, saved: Saved) -> None:
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Without what the exporter has to say about its own parts."""
+    """Without what the exporter and the quantizer have to say about their own parts."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

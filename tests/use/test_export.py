@@ -173,6 +173,7 @@ def test_int8_comes_with_its_accuracy(reviews: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["export", str(run), "--to", "onnx", "--out", str(file), "--int8", str(reviews)])
     assert done.exit_code == 0, done.stderr
     assert "accuracy in 8 bits" in done.stdout
+    assert done.stderr == ""
     assert file.with_suffix(".int8.onnx").stat().st_size < file.stat().st_size
 
 
