@@ -66,11 +66,11 @@ def test_the_features_of_the_last_layer_are_what_the_head_reads(runs: dict[str, 
 def test_a_probe_finds_what_was_planted_in_one_layer() -> None:
     torch.manual_seed(0)
     labels = ["good", "bad"] * 100
-    features = torch.randn(3, 200, 4)
+    features = torch.randn(3, 200, 64)  # enough to fit noise by heart
     features[1, ::2, 2] += 6.0
     found = probe_layers(features, labels)
     assert [probe.layer for probe in found.probes] == ["embedding", "layer 1", "layer 2"]
-    assert found.probes[1].accuracy > 0.97
+    assert found.probes[1].accuracy > 0.9
     assert max(found.probes[0].accuracy, found.probes[2].accuracy) < 0.65
     assert found.probes[1].interval[0] < found.probes[1].accuracy <= found.probes[1].interval[1]
     assert (found.rows, found.commonest) == (200, 0.5)
