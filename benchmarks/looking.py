@@ -22,20 +22,10 @@ def line(samples: int) -> str:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "corpus.txt").write_text("\n".join([TEXT] * 100), "utf-8")
-        made = [
-            "pretrain",
-            "corpus.txt",
-            "--out",
-            "run",
-            "--unit",
-            "line",
-            "--tokenizer",
-            "word",
-            "--steps",
-            "2",
-            "--quiet",
-        ]
-        subprocess.run([*HEADSTART, *made], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        made = (
+            "pretrain corpus.txt --out run --unit line --tokenizer word --steps 2 --quiet --set data.valid_fraction=0"
+        )
+        subprocess.run([*HEADSTART, *made.split()], cwd=folder, check=True, stdout=subprocess.DEVNULL)
         told = []
         for flags in ([], ["--html", "seen.html"], ["--png", "seen.png"]):
             command = [*HEADSTART, "inspect", "run", TEXT, *flags]

@@ -33,7 +33,6 @@ from headstart.train.run import Run
 from headstart.use.attribution import attribute, class_evidence
 from headstart.use.change import compare
 from headstart.use.layers import layer_features, logit_lens, probe_layers
-from headstart.use.translate import Translations
 
 TEMPERATURES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # what a page can be switched to
 VIEWS = {"language": ("probabilities", "attention"), "classify": ("labels", "attribution", "attention")}
@@ -177,6 +176,8 @@ def inspect(run: str | Path, text: str, **settings: Any) -> Inspection:
 
 def inspect_translation(run: str | Path, text: str, layer: int = 0, head: str = "mean") -> Inspection:
     """Where a translator looked while it translated `text`, or each of its words."""
+    from headstart.use.translate import Translations  # its scores load scipy, which takes half as long as torch
+
     attended = Translations.load(run).attention(text)
     maps = [replace(view, layer=layer, head=head, part=part) for a in attended for part, view in a.maps.items()]
     if not maps:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -174,6 +176,12 @@ def test_what_cannot_be_shown_is_refused(
 ) -> None:
     with pytest.raises(error, match=says):
         inspect(runs[run], TEXT, **settings)
+
+
+def test_looking_loads_nothing_slow_before_it_is_needed() -> None:
+    code = "import sys, headstart.use.inspect; sys.exit(' '.join({'scipy', 'matplotlib', 'captum', 'sklearn'} & set(sys.modules)) or None)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_at_a_prompt_it_shows_itself_as_in_a_terminal(runs: dict[str, Path]) -> None:
