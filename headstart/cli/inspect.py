@@ -48,7 +48,6 @@ def inspect(
     debug: Debug = False,
 ) -> None:
     """Look inside the model in RUN. Shows what it made of each TEXT."""
-    from headstart.config import TranslateConfig
     from headstart.errors import UserError
     from headstart.models.decode import Sampling
     from headstart.show.page import page
@@ -56,15 +55,14 @@ def inspect(
     from headstart.text.packs import located
     from headstart.text.read import read_labelled
     from headstart.train.disk import write_file
-    from headstart.train.run import Run
-    from headstart.use.inspect import Inspector, inspect_translation
+    from headstart.use.inspect import Inspector, inspect_translation, is_translator
 
     texts = texts or []
     if not (texts or data):
         raise UserError(f"Nothing to look at: '{run}' is taken for the run. Give the run first, then texts or --data.")
     if (png or svg) and len(texts) > 1:
         raise UserError("--png and --svg draw one text. Give one, or write all of them to a page with --html.")
-    if isinstance(Run.open(run).config, TranslateConfig):
+    if is_translator(run):
         if data or before:
             raise UserError("--data and --before are for language models and classifiers; RUN is a translator.")
         seen = [inspect_translation(run, text, layer, head) for text in texts]

@@ -67,6 +67,12 @@ def find_base(name: str, allow_pickle: bool = False) -> Path:
     return path if made_elsewhere else Run.open(path).path / "model"
 
 
+def made_elsewhere(name: str) -> bool:
+    """Whether `name` stands for a model that is no run of ours: a folder with a config.json, a file, a pack, hf:NAME."""
+    here = Path(name)
+    return name.startswith("hf:") or name in MODELS or here.is_file() or (here / "config.json").is_file()
+
+
 def within(shape: ModelConfig, context: int) -> ModelConfig:
     """`shape` reading `context` tokens of a text at most; 0 for as many as it can."""
     if not context:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from headstart.errors import ConfigError, did_you_mean
 from headstart.models.base import Base
@@ -88,7 +88,7 @@ def _integrated_gradients(model: Model, text: Tensor, blank: Tensor, label: int)
         warnings.simplefilter("ignore")  # in a notebook, about progress bars that nobody asked for
         from captum.attr import IntegratedGradients  # loads pyplot
 
-    table = token_embedding(model.base).weight.detach()
+    table = model.base.embedding.weight.detach()
     way = table[text] - table[blank]  # (T, D)
 
     def odds(points: Tensor) -> Tensor:  # (N, T, D) -> (N,)
@@ -131,15 +131,10 @@ def _log_odds(model: Model, ids: Tensor, label: int) -> Tensor:
     return logits[:, label] - others.logsumexp(1)
 
 
-def token_embedding(base: Base) -> nn.Embedding:
-    """The table that ids are looked up in: the first that a base has, ours or another's."""
-    return next(module for module in base.modules() if isinstance(module, nn.Embedding))
-
-
 @contextmanager
 def _embedded_as(base: Base, vectors: Tensor) -> Iterator[None]:
     """The base reads `vectors` in place of the embeddings of its ids."""
-    handle = token_embedding(base).register_forward_hook(lambda module, given, found: vectors)
+    handle = base.embedding.register_forward_hook(lambda module, given, found: vectors)
     try:
         yield
     finally:

@@ -29,6 +29,7 @@ from headstart.tasks.classify import class_rows
 from headstart.text.read import Example
 from headstart.text.tokenizer import Tokenizer
 from headstart.train.model_dir import Saved, read_model
+from headstart.train.pretrained import made_elsewhere, open_base
 from headstart.train.run import Run
 from headstart.use.attribution import attribute, class_evidence
 from headstart.use.change import compare
@@ -50,6 +51,9 @@ class Inspector:
 
     @classmethod
     def load(cls, path: str | Path) -> Inspector:
+        """The model of a run; or one made elsewhere, in a folder, a pack or on the Hugging Face hub."""
+        if made_elsewhere(str(path)):
+            return cls(open_base(str(path)), str(path))
         run = Run.open(path)
         config = run.config
         if isinstance(config, TranslateConfig):
@@ -169,9 +173,13 @@ class Inspector:
 
 def inspect(run: str | Path, text: str, **settings: Any) -> Inspection:
     """What the model in `run` makes of `text`; in a notebook it shows itself. See `Inspector.inspect` for the settings."""
-    if isinstance(Run.open(run).config, TranslateConfig):
+    if is_translator(run):
         return inspect_translation(run, text, **settings)
     return Inspector.load(run).inspect(text, **settings)
+
+
+def is_translator(run: str | Path) -> bool:
+    return not made_elsewhere(str(run)) and isinstance(Run.open(run).config, TranslateConfig)
 
 
 def inspect_translation(run: str | Path, text: str, layer: int = 0, head: str = "mean") -> Inspection:

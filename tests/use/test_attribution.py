@@ -16,7 +16,7 @@ from headstart.shapes import TransformerConfig
 from headstart.show.attribution import Attribution, ClassAttribution
 from headstart.text.read import Example
 from headstart.train.model_dir import HeadSpec, build_model
-from headstart.use.attribution import attribute, token_embedding
+from headstart.use.attribution import attribute
 from headstart.use.inspect import Inspector, inspect
 
 TEXT = "film 8 was awful from end to end"
@@ -77,7 +77,7 @@ def test_of_a_linear_model_the_evidence_is_exact(tiny: Callable[..., Transformer
         for block in model.base.blocks:
             block.forward = lambda x, *given: (x, None)
     found = attribute(model, Letters(), [0, 3, 4], ("x", "y"), "y")
-    table, direction = token_embedding(model.base).weight, model.head.linear.weight[1] - model.head.linear.weight[0]
+    table, direction = model.base.embedding.weight, model.head.linear.weight[1] - model.head.linear.weight[0]
     expected = (table[[0, 3, 4]] - table[[0, 2, 2]]) @ direction * model.base.scale / 3
     assert found.evidence == pytest.approx(expected.tolist(), abs=1e-5)
     assert found.occlusion == pytest.approx(expected.tolist(), abs=1e-5)
