@@ -27,7 +27,7 @@ from headstart.show.probabilities import Belief, Place, TokenProbabilities
 from headstart.show.view import View
 from headstart.tasks.classify import class_rows
 from headstart.text.read import Example
-from headstart.text.tokenizer import Tokenizer
+from headstart.text.tokenizer import Tokenizer, truncated
 from headstart.train.model_dir import Saved, read_model
 from headstart.train.pretrained import made_elsewhere, open_base
 from headstart.train.run import Run
@@ -150,16 +150,12 @@ class Inspector:
 
     def _read(self, text: str) -> tuple[list[int], int]:
         """The ids that the model reads, and how many tokens do not fit into its context."""
-        if self.kind == "classify":
-            rows, _ = class_rows([text], self.tokenizer, self.model.base)
-            whole = len(self.tokenizer.encode([text], end=not self.model.base.causal)[0])
-            ids = rows[0].tolist()
-        else:
-            read = self.tokenizer.encode([text], self.boundaries, end=not self.model.base.causal)[0].tolist()
-            whole, ids = len(read), read[: self.model.base.max_len]
-        if not ids:
+        causal, limit = self.model.base.causal, self.model.base.max_len
+        rows = self.tokenizer.encode([text], self.kind == "classify" or self.boundaries, end=not causal)
+        cut, _ = truncated(rows, limit, None if causal else self.tokenizer.end)
+        if not len(cut[0]):
             raise DataError("There is nothing to look at: the text is empty.", "DATA_EMPTY")
-        return ids, whole - len(ids)
+        return cut[0].tolist(), len(rows[0]) - len(cut[0])
 
     def _continued(self, ids: list[int], tokens: int, how: Sampling) -> list[int]:
         if self.kind != "language" or not self.model.base.causal:
@@ -220,8 +216,8 @@ def token_probabilities(
     given: int | None = None,
 ) -> TokenProbabilities:
     """How sure a language model was of each token; those from `given` on are its own."""
-    if temperature <= 0:
-        raise ConfigError(f"The temperature must be above 0, not {temperature:g}.")
+    if not 0 < temperature < math.inf:
+        raise ConfigError(f"The temperature must be a number above 0, not {temperature:g}.")
     temperatures = tuple(sorted({*TEMPERATURES, temperature}))
     given = len(ids) if given is None else given
     if model.base.causal:

@@ -157,6 +157,8 @@ def test_what_does_not_fit_into_the_context_is_told(runs: dict[str, Path]) -> No
     for name in ("lm", "full"):
         seen = inspect(runs[name], "film " * 39 + "film")
         assert seen.notes == ("9 tokens beyond the 32 that this model reads are left out.",)
+    two_way = probabilities(runs["mlm"], "film " * 39 + "film")
+    assert [two_way.places[t].token for t in (0, -1)] == ["<s>", "</s>"]  # as it was in training
 
 
 @pytest.mark.parametrize(
@@ -164,6 +166,7 @@ def test_what_does_not_fit_into_the_context_is_told(runs: dict[str, Path]) -> No
     [
         ("lm", {"views": ["labels"]}, ConfigError, "can be shown: probabilities, attention, lens; not .labels."),
         ("lm", {"temperature": 0.0}, ConfigError, "above 0"),
+        ("lm", {"temperature": math.nan}, ConfigError, "above 0, not nan"),
         ("lm", {"tokens": 40}, ConfigError, "23 can follow"),
         ("lm", {"layer": 3}, UserError, "this model has 2"),
         ("lm", {"head": "third"}, UserError, "give 1 to 2, or mean, rollout"),
