@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import buckets, frozen, generation, language, looking
+from benchmarks import buckets, frozen, generation, language, looking, translation
 from benchmarks.timing import timed
 
 
@@ -42,6 +42,7 @@ def main() -> None:
         generation.row(args.samples),
         buckets.row(max(3, args.samples // 2)),
         *frozen.rows(max(3, args.samples // 2)),
+        *translation.rows(args.samples),
         "",
         f"`headstart --help`: {helped:.2f} s.",
         "",
