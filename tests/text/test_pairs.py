@@ -76,12 +76,12 @@ def test_all_translations_of_a_source_stand_on_one_side(tmp_path: Path) -> None:
 
 
 def test_what_is_held_out_is_in_no_part(tmp_path: Path) -> None:
-    (tmp_path / "a.tsv").write_text("\n".join(f"word{i}\tsaid{i}" for i in range(50)), "utf-8")
-    settings = {"pairs": [str(tmp_path / "a.tsv")], "hold_out": ["Word7", "word30"]}
+    (tmp_path / "a.tsv").write_text("\n".join(f"Word{i}\tsaid{i}" for i in range(50)), "utf-8")
+    settings = {"pairs": [str(tmp_path / "a.tsv")], "hold_out": ["word7", "Word30"]}
     data = split_pairs(parse(PairsConfig, settings))
     everything = [p.source for rows in data.parts().values() for p in rows]
     assert data.held_out == 2
-    assert sorted(everything) == sorted({f"word{i}" for i in range(50)} - {"word7", "word30"})
+    assert sorted(everything) == sorted({f"Word{i}" for i in range(50)} - {"Word7", "Word30"})
 
 
 def test_a_source_is_asked_once_with_all_its_references() -> None:
