@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from headstart.models.base import Cache
-from headstart.models.heads import Model
+from headstart.models.heads import LanguageHead, Model
 from headstart.models.seq2seq import Seq2Seq, State
 
 Step = Callable[[Tensor], Tensor]
@@ -136,7 +136,8 @@ class LanguageStep:
     """The step function of a causal language model; beyond its context it keeps the later half and goes on."""
 
     def __init__(self, model: Model) -> None:
-        self.model = model.eval()
+        assert isinstance(model.head, LanguageHead), "only a language model has a next token"
+        self.model, self.logits = model.eval(), model.head.scorer()
         self.seen: list[Tensor] = []  # every token so far, (B, T) as they came
         self.cache: Cache | None = None
 
@@ -147,7 +148,7 @@ class LanguageStep:
             self.cache = base.new_cache(len(ids))
             seen = torch.cat(self.seen, dim=1)
             ids = seen[:, -(base.max_len // 2) :] if seen.size(1) > base.max_len else seen
-        return self.model.head.logits(base.step(ids, self.cache).last[:, -1])
+        return self.logits(base.step(ids, self.cache).last[:, -1])
 
     def keep(self, rows: Tensor) -> None:
         self.seen = [torch.cat(self.seen, dim=1)[rows]]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 import torch
 from torch.testing import assert_close
 
@@ -152,3 +153,15 @@ def test_a_language_model_can_be_searched_too(tiny: Callable[..., TransformerCon
         ids = torch.tensor([[*PROMPT[0].tolist(), *h.ids, *([52] if h.finished else [])]])
         logp = m(ids, torch.ones_like(ids, dtype=torch.bool)).log_softmax(-1)[0, 4:-1].detach()
         assert_close(float(logp.gather(1, ids[0, 5:, None]).sum()), h.log_probability, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("preset", ["gpt", "classic"])  # without a bias, and with one
+def test_the_scores_of_generation_are_the_logits_of_the_head(preset: str) -> None:
+    cfg = TransformerConfig.model_validate({"preset": preset, "size": "nano", "vocab": 50, "context": 8})
+    torch.manual_seed(0)
+    head = LanguageHead(cfg, Transformer(cfg).tokens)
+    if head.bias is not None:
+        torch.nn.init.normal_(head.bias)
+    for rows in (1, 3):
+        hidden = torch.randn(rows, cfg.width)
+        assert_close(head.scorer()(hidden), head.logits(hidden), atol=1e-6, rtol=1e-5)
