@@ -79,6 +79,17 @@ def did_you_mean(value: str, known: Iterable[str]) -> str:
     return f" Did you mean '{close[0]}'?" if close else ""
 
 
+def first_line(error: BaseException) -> str:
+    """What another library says went wrong, as part of a sentence of ours.
+
+    >>> first_line(ValueError("no such file\\nTraceback ..."))
+    'no such file'
+    >>> first_line(KeyError())
+    'KeyError'
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def out_of_memory(error: BaseException) -> bool:
     """Whether Python, torch on the CPU or torch on another device ran out of memory; torch only says so in words.
 

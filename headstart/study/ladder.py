@@ -27,6 +27,7 @@ from pydantic import Field
 from headstart.config import TranslateConfig
 from headstart.errors import ConfigError, DataError, UserError
 from headstart.schema import Frozen, merge, parse
+from headstart.study.plots import curve, plot_ladder_curves, plot_ladder_heatmap
 from headstart.train.disk import write_file
 from headstart.train.run import Run
 from headstart.train.watch import Watch
@@ -102,8 +103,6 @@ def climb(cfg: LadderConfig, out: str | Path, watch: Watch | None = None) -> dic
 
 def gather(cfg: LadderConfig, out: Path, failed: Mapping[str, str]) -> dict[str, Any]:
     """Means over seeds of the finished cells, with their curves; written beside the cells as table and pictures."""
-    from headstart.study.plots import plot_ladder_curves, plot_ladder_heatmap
-
     found = [(cell, Run(out / "cells" / cell.name)) for cell in cells(cfg)]
     finished = [(cell, run) for cell, run in found if run.finished]
     if not finished:
@@ -144,11 +143,10 @@ def _table(finished: list[tuple[Cell, Run]]) -> Iterator[dict[str, Any]]:
 
 def _curve(cell: Cell, run: Run) -> dict[str, Any]:
     """Validation and training loss by step."""
-    log = list(run.read_lines("log.jsonl"))
     named = {"data": Path(cell.data).stem, "model": cell.model, "hidden": cell.hidden, "seed": cell.seed}
     return {
         **named,
-        **{split: [(r["step"], r["loss"]) for r in log if r["split"] == split] for split in ("train", "valid")},
+        **{split: list(zip(*curve(run, split, "loss"), strict=True)) for split in ("train", "valid")},
     }
 
 

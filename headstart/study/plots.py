@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headstart.show.picture import axes
 from headstart.train.disk import write_file
 from headstart.train.run import Run
 
@@ -134,15 +135,10 @@ def _bars(axis: Any, i: int, of: int, heights: Sequence[float], name: str) -> No
 
 
 def _axes(count: int, size: tuple[float, float]) -> tuple[Any, Sequence[Any]]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)  # no display is needed, and pyplot's global state is left alone
-    axes = [figure.add_subplot(1, count, i + 1) for i in range(count)]
-    for axis in axes:
+    figure, drawn = axes(count, *size)
+    for axis in drawn:
         axis.spines[["top", "right"]].set_visible(False)
-    return figure, axes
+    return figure, drawn
 
 
 def _cell(x: int, y: int, color: tuple[float, float, float], chosen: bool) -> Any:

@@ -19,7 +19,7 @@ from headstart.models.heads import Model
 from headstart.tasks.metrics import class_scores
 from headstart.text.batch import Batch, Batches, Numbers, Rng, RowBatches, blocks, by_length, in_order, pad
 from headstart.text.read import Example
-from headstart.text.tokenizer import Tokenizer, TokenRows, truncated
+from headstart.text.tokenizer import Tokenizer, TokenRows, rows_to_read
 
 EVALUATED_AT_ONCE = 64  # rows
 
@@ -150,13 +150,8 @@ class ClassifyText:
 
 
 def class_rows(texts: Sequence[str], tokenizer: Tokenizer, base: Base) -> tuple[TokenRows, int]:
-    """Texts as a classifier reads them, and how many had to be cut.
-
-    A causal base has read the whole text at its last token, so no end token follows it; a two-way base sees a start
-    and an end.
-    """
-    rows = tokenizer.encode(texts, end=not base.causal)
-    return truncated(rows, base.max_len, None if base.causal else tokenizer.end)
+    """Texts as a classifier reads them, and how many had to be cut."""
+    return rows_to_read(texts, tokenizer, base.causal, base.max_len)
 
 
 def rows_of(

@@ -12,7 +12,7 @@ from torch import Tensor
 from headstart.config import PretrainConfig
 from headstart.errors import ConfigError, DataError
 from headstart.models.heads import Model
-from headstart.tasks.metrics import language_scores, prefix_entropy
+from headstart.tasks.metrics import language_scores, prefix_entropy, summed
 from headstart.text.batch import (
     Batch,
     Batches,
@@ -42,11 +42,7 @@ class Language:
 
     @torch.no_grad()
     def evaluate(self, model: Model, batches: Iterable[Batch]) -> dict[str, Any]:
-        nats = tokens = 0.0  # sums, divided once at the end: a short last batch counts as it should
-        for batch in batches:
-            total, count = self.loss(model, batch)
-            nats, tokens = nats + float(total), tokens + count
-        return language_scores(nats, tokens, self.text_bytes)
+        return language_scores(*summed(self.loss(model, batch) for batch in batches), self.text_bytes)
 
     def rank(self, scores: dict[str, Any]) -> tuple[float, ...]:
         return (-scores["loss"],)

@@ -6,7 +6,7 @@ import lzma
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,6 +97,18 @@ def calibration_error(probabilities: NDArray[np.float64], target: Sequence[int],
     place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)  # bins hold their upper edge
     gaps = np.bincount(place, weights=right - confidence, minlength=bins)
     return float(np.abs(gaps).sum() / len(confidence))
+
+
+def summed(losses: Iterable[tuple[SupportsFloat, float]]) -> tuple[float, float]:
+    """All losses, and all that they count: divided once, at the end, so that a short last batch counts as it should.
+
+    >>> summed([(6.0, 4), (1.0, 1)])
+    (7.0, 5.0)
+    """
+    loss = count = 0.0
+    for total, counted in losses:
+        loss, count = loss + float(total), count + counted
+    return loss, count
 
 
 def language_scores(nats: float, tokens: float, text_bytes: int | None) -> dict[str, float | None]:

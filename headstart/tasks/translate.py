@@ -13,6 +13,7 @@ from torch import Tensor
 from headstart.errors import DataError
 from headstart.models.decode import Hypothesis, TranslationStep, search
 from headstart.models.seq2seq import Seq2Seq
+from headstart.tasks.metrics import summed
 from headstart.tasks.translation_scores import ratio
 from headstart.text.batch import IGNORE, Batches, Numbers, Rng, RowBatches, by_length, in_order, next_token, pad
 from headstart.text.pairs import Pair
@@ -43,10 +44,7 @@ class Translate:
 
     @torch.no_grad()
     def evaluate(self, model: Seq2Seq, batches: Iterable[PairBatch]) -> dict[str, Any]:
-        nats = tokens = 0.0  # sums, divided once at the end: a short last batch counts as it should
-        for batch in batches:
-            total, count = self.loss(model, batch)
-            nats, tokens = nats + float(total), tokens + count
+        nats, tokens = summed(self.loss(model, batch) for batch in batches)
         return {"loss": nats / tokens, "tokens": int(tokens)}
 
     def rank(self, scores: dict[str, Any]) -> tuple[float, ...]:

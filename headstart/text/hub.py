@@ -7,7 +7,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from headstart.errors import DataError, NetworkError, UserError
+from headstart.errors import DataError, NetworkError, UserError, first_line
 
 _NAME = re.compile(r"hf:((?:\w[\w.-]*/)?\w[\w.-]*)(?::([\w.-]*))?(?::([\w.-]+))?")
 
@@ -28,9 +28,9 @@ def get_dataset(name: str, folder: Path) -> Path:
     try:
         rows = load_dataset(repository, config, split=split)
     except OSError as error:  # no network, no such data set, or one that needs a token
-        raise NetworkError(f"{name} could not be downloaded: {_first_line(error)}") from None
+        raise NetworkError(f"{name} could not be downloaded: {first_line(error)}") from None
     except (ValueError, exceptions.DatasetsError) as error:  # no such config or split, or files it cannot read
-        raise DataError(f"{name}: {_first_line(error)}", "DATA_PACK") from None
+        raise DataError(f"{name}: {first_line(error)}", "DATA_PACK") from None
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as draft:
         rows.to_parquet(f"{draft}/{path.name}")
@@ -53,10 +53,6 @@ def get_model(name: str, allow_pickle: bool = False) -> Path:
         return Path(snapshot_download(parts[1], allow_patterns=wanted, etag_timeout=10))
     except Exception as error:  # whatever it and the network beneath it raise
         raise NetworkError(
-            f"{name} could not be downloaded: {_first_line(error)} A model that needs permission needs HF_TOKEN; a "
+            f"{name} could not be downloaded: {first_line(error)} A model that needs permission needs HF_TOKEN; a "
             "folder with config.json, model.safetensors and tokenizer.json works without a network."
         ) from None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -213,6 +213,15 @@ def truncated(rows: TokenRows, limit: int, end: int | None = None) -> tuple[Toke
     return TokenRows.of(short), int(cut.sum())
 
 
+def rows_to_read(texts: Sequence[str], tokenizer: Tokenizer, causal: bool, context: int) -> tuple[TokenRows, int]:
+    """Texts as a model reads them to say something of the whole, and how many had to be cut.
+
+    A causal one has read the whole text at its last token, so no end token follows it; a two-way one sees a start and
+    an end.
+    """
+    return truncated(tokenizer.encode(texts, end=not causal), context, None if causal else tokenizer.end)
+
+
 def _shorten(row: NDArray[np.int32], limit: int, end: int | None) -> NDArray[np.int32]:
     row = row[:limit].copy()
     if end is not None:

@@ -10,12 +10,15 @@ model/
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
+from torch import Tensor
 
 from headstart.config import Long, Pool
 from headstart.errors import ModelError
@@ -26,7 +29,7 @@ from headstart.models.transformer import Transformer
 from headstart.schema import parse
 from headstart.shapes import HuggingFaceConfig, ModelConfig, TransformerConfig
 from headstart.text.tokenizer import Tokenizer
-from headstart.train.checkpoint import load_weights, weights
+from headstart.train.checkpoint import Tensors, load_weights, weights
 from headstart.train.disk import write_file
 
 HeadKind = Literal["language", "classify"]
@@ -66,26 +69,27 @@ def build_model(cfg: ModelConfig, spec: HeadSpec) -> Model:
 
 def write_model(folder: Path, saved: Saved, card: str) -> None:
     """Everything but the tokenizer, which a run writes when it begins; the weights last."""
-    write_file(folder / "config.json", json.dumps(describe_model(saved), indent=2, ensure_ascii=False).encode())
+    write_parts(folder, describe_model(saved), card, to_disk(weights(saved.model), saved.config))
+
+
+def write_parts(folder: Path, described: Mapping[str, Any], card: str, tensors: Mapping[str, Tensor]) -> None:
+    """config.json, the card and, last, the weights."""
+    write_file(folder / "config.json", json.dumps(described, indent=2, ensure_ascii=False).encode())
     write_file(folder / "README.md", card.encode())
-    tensors = to_disk(weights(saved.model), saved.config)
-    write_file(folder / "model.safetensors", save({k: t.cpu() for k, t in tensors.items()}, {"format": "pt"}))
+    on_disk = {name: t.cpu().contiguous() for name, t in tensors.items()}
+    write_file(folder / "model.safetensors", save(on_disk, {"format": "pt"}))
 
 
 def read_model(folder: Path) -> Saved:
     """The model of a run's model/ folder."""
-    try:
-        described = json.loads((folder / "config.json").read_text("utf-8"))["headstart"]
+    with complaints(folder):
+        described = read_description(folder)
         if described["head"] == "translate":
             raise ModelError(f"{folder.parent} is a translator. Use headstart translate apply, or translate evaluate.")
         spec = HeadSpec(
             described["head"], tuple(described["labels"]), described["pool"], long=described.get("long", "truncate")
         )
-        tensors = load((folder / "model.safetensors").read_bytes())
-    except FileNotFoundError as error:
-        raise ModelError(f"{folder}: {Path(error.filename).name} is missing.") from None
-    except (KeyError, TypeError, ValueError, SafetensorError) as error:
-        raise ModelError(f"{folder}: not a model that Headstart wrote ({error}).") from None
+        tensors = read_tensors(folder)
     kind: Any = HuggingFaceConfig if "model_type" in described["model"] else TransformerConfig
     cfg: ModelConfig = parse(kind, described["model"], str(folder / "config.json"))
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
@@ -93,6 +97,27 @@ def read_model(folder: Path) -> Saved:
     model = build_model(cfg, spec)
     load_weights(model, from_disk(tensors, cfg))
     return Saved(model.eval(), tokenizer, cfg, spec)
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """What config.json says to us."""
+    described: dict[str, Any] = json.loads((folder / "config.json").read_text("utf-8"))["headstart"]
+    return described
+
+
+def read_tensors(folder: Path) -> Tensors:
+    return load((folder / "model.safetensors").read_bytes())
+
+
+@contextmanager
+def complaints(folder: Path) -> Iterator[None]:
+    """One sentence for whatever is missing or damaged in a model/ folder."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ModelError(f"{folder}: {Path(error.filename).name} is missing.") from None
+    except (KeyError, TypeError, ValueError, SafetensorError) as error:
+        raise ModelError(f"{folder}: not a model that Headstart wrote ({error}).") from None
 
 
 def must_agree(tokenizer: Tokenizer, cfg: ModelConfig, folder: Path) -> None:

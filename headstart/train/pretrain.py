@@ -62,9 +62,13 @@ class Pretraining:
     @property
     def glance(self) -> int:
         """The validation tokens that are enough to follow the training and to choose the weights to keep."""
+        return max(LEAST_GLANCED_AT, int(GLANCED_AT * self.seen))
+
+    @property
+    def seen(self) -> int:
+        """The tokens that will be learned from, if every block and row is full."""
         train = self.cfg.train
-        seen = train.steps * train.batch_size * train.accumulate * self.cfg.model.context
-        return max(LEAST_GLANCED_AT, int(GLANCED_AT * seen))
+        return train.steps * train.batch_size * train.accumulate * self.cfg.model.context
 
 
 def prepare(cfg: PretrainConfig, tokenizer: Tokenizer | None = None, kept: PretrainConfig | None = None) -> Pretraining:
@@ -82,7 +86,7 @@ def prepare(cfg: PretrainConfig, tokenizer: Tokenizer | None = None, kept: Pretr
     torch.manual_seed(cfg.train.seed)
     head = HeadSpec("language")
     model = build_model(cfg.model, head).to(cfg.train.device)
-    if cfg.start == "cooccurrence" and not source:
+    if cfg.start == "cooccurrence" and not source and not kept:
         _start_from_counts(model, text)
     if source:
         had = {n: t for n, t in weights(source.model).items() if n not in source.fresh}
@@ -188,7 +192,7 @@ def _kept_tokenizer(run: Run) -> Tokenizer | None:
 
 def _kept_settings(run: Run) -> PretrainConfig | None:
     config = run.config if run.begun else None
-    return config if isinstance(config, PretrainConfig) and config.base else None
+    return config if isinstance(config, PretrainConfig) else None
 
 
 def _facts(job: Pretraining) -> dict[str, Any]:
@@ -215,8 +219,9 @@ def _tell(watch: Watch, job: Pretraining) -> None:
     skipped = passed_over(cfg.data.paths)
     if skipped:
         watch.note(f"Note: {len(skipped)} files were not read: {', '.join(p.name for p in skipped[:5])}.")
-    seen = cfg.train.steps * cfg.train.batch_size * cfg.train.accumulate * cfg.model.context
-    each = f"about {seen / max(1, len(text.rows.ids)):.1f} times each" if text.packed else f"{cfg.train.steps} steps"
+    each = (
+        f"about {job.seen / max(1, len(text.rows.ids)):.1f} times each" if text.packed else f"{cfg.train.steps} steps"
+    )
     watch.note(f"{len(text.rows):,} texts, {len(text.rows.ids):,} tokens, a vocabulary of {vocab:,}; {each}.")
 
 

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from headstart.errors import ConfigError, ModelError, did_you_mean
+from headstart.errors import ConfigError, ModelError, did_you_mean, first_line
 from headstart.models.huggingface import ACTIVATIONS, shape_of
 from headstart.models.layout import counterpart, from_disk, our_name, their_name, to_disk
 from headstart.schema import parse
@@ -240,8 +240,7 @@ def _unpickled(file: Path) -> dict[str, Tensor]:
     try:
         found = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds, an attempt to run code among them
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise ModelError(f"{file} does not hold plain weights ({lines[0]}).") from None
+        raise ModelError(f"{file} does not hold plain weights ({first_line(error)}).") from None
     if not isinstance(found, Mapping) or not all(isinstance(t, Tensor) for t in found.values()):
         raise ModelError(f"{file} does not hold plain weights.")
     return dict(found)

@@ -11,15 +11,12 @@ model/
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
 
 from headstart.config import TranslateConfig
 from headstart.errors import ModelError
@@ -35,8 +32,8 @@ from headstart.text.pairs import Pair, Pairs, references, split_pairs
 from headstart.text.read import text_files
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
 from headstart.train.checkpoint import load_weights, weights
-from headstart.train.disk import write_file
 from headstart.train.loop import prepare_device, train
+from headstart.train.model_dir import complaints, read_description, read_tensors, write_parts
 from headstart.train.run import Run
 from headstart.train.watch import Watch
 
@@ -194,10 +191,15 @@ def tokens_of(tokenizer: Tokenizer) -> Callable[[str], list[str]]:
     return lambda text: [tokenizer.piece(int(i)) for i in tokenizer.encode([text], boundaries=False)[0]]
 
 
-def translate_texts(translator: Translator, texts: Sequence[str], split: str, beams: int = 1) -> list[str]:
+def pieces_of(text: str, split: str) -> list[str]:
+    """What is translated on its own: the text, or each of its words."""
+    return text.split() if split == "words" else [text]
+
+
+def translate_texts(translator: Translator, texts: Sequence[str], split: str) -> list[str]:
     """The best translation of each text, whole or word by word."""
-    pieces = [text.split() if split == "words" else [text] for text in texts]
-    said = iter(translator.translate([piece for cut in pieces for piece in cut], beams))
+    pieces = [pieces_of(text, split) for text in texts]
+    said = iter(translator.translate([piece for cut in pieces for piece in cut]))
     return [" ".join(next(said)[0][0] for _ in cut) for cut in pieces]
 
 
@@ -207,21 +209,13 @@ def write_translator(folder: Path, translator: Translator, card: str) -> None:
         "model_type": "headstart_seq2seq",
         "headstart": {"model": translator.config.model_dump(), "head": "translate"},
     }
-    write_file(folder / "config.json", json.dumps(described, indent=2).encode())
-    write_file(folder / "README.md", card.encode())
-    tensors = {name: t.cpu().contiguous() for name, t in weights(translator.model).items()}
-    write_file(folder / "model.safetensors", save(tensors, {"format": "pt"}))
+    write_parts(folder, described, card, weights(translator.model))
 
 
 def read_translator(folder: Path) -> Translator:
     """The model of a translation run's model/ folder."""
-    try:
-        described = json.loads((folder / "config.json").read_text("utf-8"))["headstart"]
-        tensors = load((folder / "model.safetensors").read_bytes())
-    except FileNotFoundError as error:
-        raise ModelError(f"{folder}: {Path(error.filename).name} is missing.") from None
-    except (KeyError, TypeError, ValueError, SafetensorError) as error:
-        raise ModelError(f"{folder}: not a model that Headstart wrote ({error}).") from None
+    with complaints(folder):
+        described, tensors = read_description(folder), read_tensors(folder)
     cfg = parse(Seq2SeqConfig, described["model"], str(folder / "config.json"))
     source, target = (Tokenizer.load(folder / name) for name in FILES)
     for name, size, vocab in zip(FILES, (source.size, target.size), (cfg.vocab, cfg.target_vocab), strict=True):

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.errors import ModelError, UserError
-from headstart.text.tokenizer import Tokenizer, truncated
+from headstart.errors import ModelError, UserError, first_line
+from headstart.text.tokenizer import Tokenizer, rows_to_read
 from headstart.use.labels import labelled
 
 AT_ONCE = 64  # texts
@@ -40,8 +40,7 @@ class OnnxClassifier:
         except KeyError:
             raise ModelError(f"{file}: not a file that headstart export wrote (its metadata are missing).") from None
         except Exception as error:  # onnxruntime raises kinds of its own, one for each way in which a file is broken
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            raise ModelError(f"{file}: not an ONNX model that can be read ({lines[0]}).") from None
+            raise ModelError(f"{file}: not an ONNX model that can be read ({first_line(error)}).") from None
         if not facts["labels"]:
             raise ModelError(f"{file} holds a language model, which has no labels.")
         return cls(session, tokenizer, facts)
@@ -52,10 +51,7 @@ class OnnxClassifier:
             raise TypeError("texts is a list of texts; for one text give [text]")
         if not texts:
             return []
-        causal, end = self.facts["causal"], self.tokenizer.end
-        rows, _ = truncated(
-            self.tokenizer.encode(texts, end=not causal), self.facts["context"], None if causal else end
-        )
+        rows, _ = rows_to_read(texts, self.tokenizer, self.facts["causal"], self.facts["context"])
         order = np.argsort(rows.lengths, kind="stable")
         found = np.empty((len(texts), len(self.labels)))
         for i in range(0, len(order), AT_ONCE):

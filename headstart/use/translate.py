@@ -20,7 +20,7 @@ from headstart.text.batch import pad
 from headstart.text.files import PLAIN, Reading
 from headstart.text.pairs import read_pairs
 from headstart.train.run import Run
-from headstart.train.translate import Translator, read_translator, rows_scored, scores_of
+from headstart.train.translate import Translator, pieces_of, read_translator, rows_scored, scores_of
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,7 @@ class Translations:
             raise ModelError(f"{n_best} translations were asked for, and {beams} beams can find no more than {beams}.")
         if any(not text.strip() for text in texts):
             raise DataError("A text to translate is blank.", "DATA_BLANK")
-        words = (split or self.config.split) == "words"
-        pieces = [text.split() if words else [text] for text in texts]
+        pieces = [pieces_of(text, split or self.config.split) for text in texts]
         found = iter(self.translator.translate([p for cut in pieces for p in cut], beams, length_penalty))
         records = []
         for text, cut in zip(texts, pieces, strict=True):
@@ -80,8 +79,7 @@ class Translations:
 
     def attention(self, text: str, split: str | None = None) -> list[Attended]:
         """Where every token looked while `text`, or each of its words, was translated greedily."""
-        words = (split or self.config.split) == "words"
-        return [self._attended(piece) for piece in (text.split() if words else [text])]
+        return [self._attended(piece) for piece in pieces_of(text, split or self.config.split)]
 
     @torch.inference_mode()
     def _attended(self, text: str) -> Attended:
