@@ -143,8 +143,9 @@ def gradients(
         loss.backward()
         total, count = total + float(loss.detach()), count + counted
         now.tokens += batch.tokens
-    torch._foreach_mul_([p.grad for p in free if p.grad is not None], 1.0 / count)
-    norm = float(nn.utils.clip_grad_norm_(free, cfg.clip or math.inf))
+    found = [p.grad for p in free if p.grad is not None]
+    norm = float(nn.utils.get_total_norm(found)) / count
+    torch._foreach_mul_(found, min(1.0, (cfg.clip or math.inf) / (norm + 1e-6)) / count)
     return {"loss": total / count, "lr": learning_rate(now.step, cfg), "grad_norm": norm}
 
 
