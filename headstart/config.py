@@ -189,11 +189,14 @@ class FinetuneConfig(Frozen):
     long: Long = "truncate"  # texts longer than the context are cut, or read in windows of which the head gets the mean
     class_weights: bool = False  # rare classes count as much as common ones
     head_dropout: float = Field(0.1, ge=0, lt=1)
+    fit_head: bool = (
+        True  # begin with the head that fits the base as it is (logistic regression), not with a random one
+    )
     epochs: int = Field(10, ge=1)
     least_steps: int = Field(
         0, ge=0
     )  # updates, should the epochs be fewer; 0: 200 where data.labels leaves none to choose on
-    features: str | None = None  # folder where what a frozen base makes of the rows is kept between runs
+    features: str | None = None  # folder where what the base makes of the rows, as it is, is kept between runs
     predictions: Literal["texts", "labels", "none"] = "texts"  # kept of the test rows; none: they are not opened
     check: bool = True  # look for copies among the rows; a study looks once for all its runs
     strict_leakage: bool = False  # refuse test rows that also stand among the rows learned from

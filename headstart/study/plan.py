@@ -191,7 +191,7 @@ def finetuning(cfg: StudyConfig, cell: Cell, features: Path) -> FinetuneConfig:
             "base": str(arm.base.path),
             "init": "scratch" if arm.kind == "scratch" else "pretrained",
             "scope": {"scratch": "full", "frozen": "head"}.get(arm.kind, arm.kind),
-            "features": str(features) if arm.kind == "frozen" else None,
+            "features": None if arm.kind == "scratch" else str(features),
             "check": False,
             "predictions": "none" if cell.trial else "labels",  # the texts stand in the data, once for all cells
             "data": {"labels": cell.labels, "draw": cell.seed},

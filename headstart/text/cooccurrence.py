@@ -13,7 +13,9 @@ from scipy.sparse import coo_matrix, csr_matrix
 
 from headstart.text.tokenizer import TokenRows
 
-WINDOW = 8  # tokens on either side that count as near
+WINDOW = 8  # tokens on either side that count as near, in much text
+WIDE_WINDOW = 30  # in little text: what stands in the same paragraph must do where few words are neighbours twice
+LITTLE = 1_000_000  # tokens
 SMOOTHING = 0.75  # of the frequencies of neighbours, so that rare ones do not win
 LENGTH = 0.5  # power of the singular values: 0 makes all directions alike, 1 leaves them as they are
 
@@ -40,7 +42,7 @@ def neighbours(rows: TokenRows, vocab: int) -> csr_matrix:
     """How often one token stands within the window of another in the same text, (vocab, vocab)."""
     text = np.repeat(np.arange(len(rows)), rows.lengths)
     total = csr_matrix((vocab, vocab), dtype=np.float64)
-    for distance in range(1, WINDOW + 1):
+    for distance in range(1, (WIDE_WINDOW if len(rows.ids) < LITTLE else WINDOW) + 1):
         same = text[:-distance] == text[distance:]
         before, after = rows.ids[:-distance][same], rows.ids[distance:][same]
         total = total + coo_matrix((np.ones(len(before)), (before, after)), (vocab, vocab)).tocsr()

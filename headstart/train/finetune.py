@@ -28,6 +28,7 @@ from headstart.text.split import Labelled, draw, split_labelled
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
 from headstart.train.checkpoint import Tensors, fingerprint, load_weights, weights
 from headstart.train.features import FrozenFeatures
+from headstart.train.fit_head import fit_head
 from headstart.train.loop import prepare_device, train
 from headstart.train.lora import add_lora, merge_lora, plain_name
 from headstart.train.model_dir import HeadSpec, Saved, build_model, write_model
@@ -73,18 +74,23 @@ def prepare(cfg: FinetuneConfig, kept: tuple[ModelConfig, Tokenizer] | None = No
     assert cfg.pool is not None
     head = HeadSpec("classify", tuple(data.labels), cfg.pool, cfg.head_dropout, cfg.long)
     model = build_model(shape, head)
+    assert isinstance(model.head, ClassHead)
     if source and cfg.init == "pretrained":
         load_weights(model.base, weights(source.model.base))
-    freeze(model.base, cfg.scope)
-    if cfg.scope == "lora":
-        add_lora(model.base, cfg.lora_rank)
-    if cfg.class_weights and isinstance(model.head, ClassHead):
+    if cfg.class_weights:
         model.head.weights.copy_(class_weights(data.train, data.labels))
     model.to(cfg.train.device)
     parts = data.parts().values()
     text, valid, test = (ClassifyText(rows, data.labels, tokenizer, model.base, cfg.long) for rows in parts)
+    shared = cfg.features or cfg.scope == "head"  # then the rows of other runs, and of the test, are read with them
+    read = whole.parts().values() if shared else (data.train, data.valid)
+    features = FrozenFeatures(model, tokenizer, cfg, [e.text for rows in read for e in rows])
+    if cfg.fit_head and not kept:
+        fit_head(model.head, *((features(part.texts), part.targets) for part in (text, valid)))
+    freeze(model.base, cfg.scope)
+    if cfg.scope == "lora":
+        add_lora(model.base, cfg.lora_rank)
     if cfg.scope == "head":
-        features = FrozenFeatures(model, tokenizer, cfg, [e.text for rows in whole.parts().values() for e in rows])
         for part in (text, valid, test):
             part.features = features
     batches = text.batches(cfg.train.batch_size, cfg.train.seed)

@@ -164,6 +164,7 @@ def test_rates_are_chosen_on_validation_rows_and_the_test_rows_stay_shut(base, t
     rows = tmp_path / "rows.csv"
     rows.write_text("\n".join(["text,label", *lines]) + "\n")
     cfg = settings(base, rows, arms=("frozen",), labels=[50, 0], seeds=1, rates=[0.001, 0.1])
+    cfg = cfg.model_copy(update={"finetune": {**cfg.finetune, "fit_head": False}})
     found = Study.run(cfg, tmp_path / "study")
     tried = sorted(p.name for p in (found.folder / "cells").glob("*rate*"))
     assert tried == ["frozen-run~all~rate-0.001", "frozen-run~all~rate-0.1"]  # 50 labels are too few to choose on

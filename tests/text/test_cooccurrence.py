@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from headstart.text.cooccurrence import WINDOW, neighbours, token_vectors
+from headstart.text import cooccurrence
+from headstart.text.cooccurrence import WIDE_WINDOW, WINDOW, neighbours, token_vectors
 from headstart.text.tokenizer import TokenRows
 
 ANIMALS, FOODS, VERBS, REST = range(4), range(4, 8), (8, 9), range(10, 20)
@@ -29,8 +31,12 @@ def test_words_of_one_kind_are_nearer_than_words_of_two() -> None:
     assert within > alike[np.ix_(ANIMALS, FOODS)].max() + 0.3
 
 
-def test_neighbours_are_counted_both_ways_inside_one_text_and_window() -> None:
-    far = [0, *[5] * (WINDOW - 1), 1, 2]  # 1 is the last that 0 can see
+@pytest.mark.parametrize(("little", "window"), [(1_000_000, WIDE_WINDOW), (1, WINDOW)])
+def test_neighbours_are_counted_both_ways_inside_one_text_and_window(
+    little: int, window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cooccurrence, "LITTLE", little)
+    far = [0, *[5] * (window - 1), 1, 2]  # 1 is the last that 0 can see
     counts = neighbours(TokenRows.of([far, [3, 4], [3, 4]]), 6).toarray()
     assert counts[0, 1] == counts[1, 0] == 1
     assert counts[0, 2] == 0

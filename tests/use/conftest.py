@@ -40,6 +40,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             "train": {**train, "lr": 1e-3},
             "epochs": epochs,
             "scope": scope,
+            "fit_head": False,  # so that what the base learns decides, and not what it was
         }
         finetune(parse(FinetuneConfig, given), folder / name)
     return {name: folder / name for name in ("lm", "mlm", "full", "frozen", "corpus.txt", "reviews.csv")}
