@@ -66,6 +66,9 @@ class Stopped(UserError):
         super().__init__(message)
         self.exit_code = 128 + signal_number
 
+    def __reduce__(self) -> tuple[type[Stopped], tuple[str, int]]:
+        return type(self), (str(self), self.exit_code - 128)  # so that it comes home from another process
+
 
 def did_you_mean(value: str, known: Iterable[str]) -> str:
     """A hint to append to a message, or nothing.

@@ -7,8 +7,21 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from headstart.cli.app import Debug, Json, LabelColumn, RunArgument, TextColumn, app
-from headstart.cli.terminal import guarded, show, show_json
+from headstart.cli.app import (
+    BadBytes,
+    Debug,
+    Encoding,
+    Json,
+    LabelColumn,
+    LongestLine,
+    RunArgument,
+    StripNul,
+    TextColumn,
+    app,
+    reading_for,
+    reading_settings,
+)
+from headstart.cli.terminal import guarded, show, show_json, show_notes
 
 
 @app.command()
@@ -24,6 +37,10 @@ def inspect(
     rows: Annotated[int, Option(min=1, help="Most rows of a label to take from --data.")] = 50,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
+    encoding: Encoding = None,
+    on_bad_bytes: BadBytes = None,
+    strip_nul: StripNul = False,
+    max_line_bytes: LongestLine = None,
     before: Annotated[
         str | None, Option(help="The run that RUN was tuned from: adds what moved, on --data or the texts.")
     ] = None,
@@ -72,7 +89,9 @@ def inspect(
         views = tuple(view or ())
         seen = [inspector.inspect(text, views, top, temperature, tokens, how, layer, head, label) for text in texts]
         if data:
-            labelled = read_labelled(located(data), text_column, label_column)
+            reading = reading_for(reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes))
+            labelled = read_labelled(located(data), text_column, label_column, reading)
+            show_notes(reading.notes())
             seen.append(inspector.inspect_rows(labelled, data, most=rows))
         if before:
             probed = [*texts, *(example.text for example in labelled)] if data else texts

@@ -92,7 +92,8 @@ def pretrain(
     """Train a tokenizer and a language model on CORPUS. Or go on with one."""
     from headstart.config import PretrainConfig
 
-    settled = {"--objective": objective, "--preset": preset, "--size": size, "--tokenizer": tokenizer, "--vocab": vocab}
+    settled = {"--objective": objective, "--preset": preset, "--size": size, "--tokenizer": tokenizer, "--vocab": vocab,
+               "--start": start}  # fmt: skip
     given: dict[str, Any] = {
         "base": placed_base(base) if base else None,
         "allow_pickle": allow_pickle or None,
@@ -268,7 +269,8 @@ def finetune(
         show(accuracy_line("test accuracy", result["test"]) + f", macro-F1 {result['test']['macro_f1']:.4f}")
     common = result["commonest"]
     told = ", ".join(f"{name} {common[name]:.4f}" for name in ("valid", "test") if name in common)
-    show(f"always saying '{common['label']}': {told}")
+    if told:
+        show(f"always saying '{common['label']}': {told}")
     if result["overlapping_test_rows"]:
         rest = result["test"]["without_overlap"]
         show(

@@ -108,16 +108,34 @@ def file_settings(kind: Any, file: str) -> dict[str, Any]:
     model, data = settings.get("model"), settings.get("data")
     if isinstance(model, dict) and model.get("vocab"):  # only a run knows that: this file is one's config.toml
         return recipe(parse(kind, settings, file))
-    if isinstance(data, dict):
-        for name in ("train", "valid", "test"):
-            if isinstance(data.get(name), str):
-                data[name] = placed(data[name])
-        for name in ("paths", "pairs", "valid", "test"):
-            if isinstance(data.get(name), list):
-                data[name] = [placed(path) if isinstance(path, str) else path for path in data[name]]
+    _place_data(data)
     if isinstance(settings.get("base"), str):
         settings["base"] = placed_base(settings["base"])
     return settings
+
+
+def study_settings(file: Path) -> dict[str, Any]:
+    """The settings of a study in a TOML file, its paths as `file_settings` has them."""
+    from headstart.schema import read_toml
+
+    settings = read_toml(file)
+    pretraining = settings.get("pretrain")
+    _place_data(settings.get("data"))
+    _place_data(pretraining.get("data") if isinstance(pretraining, dict) else None)
+    if isinstance(settings.get("bases"), list):
+        settings["bases"] = [placed_base(base) if isinstance(base, str) else base for base in settings["bases"]]
+    return settings
+
+
+def _place_data(data: Any) -> None:
+    if not isinstance(data, dict):
+        return
+    for name in ("train", "valid", "test"):
+        if isinstance(data.get(name), str):
+            data[name] = placed(data[name])
+    for name in ("paths", "pairs", "valid", "test"):
+        if isinstance(data.get(name), list):
+            data[name] = [placed(path) if isinstance(path, str) else path for path in data[name]]
 
 
 def recipe(config: Any) -> dict[str, Any]:

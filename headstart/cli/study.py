@@ -11,22 +11,26 @@ import typer
 from typer import Argument, Option
 
 from headstart.cli.app import (
+    BadBytes,
     Batch,
     Context,
     Debug,
     Encoding,
     Json,
     LabelColumn,
+    LongestLine,
     Quiet,
     Set,
     Size,
     Start,
     StrictLeakage,
+    StripNul,
     TextColumn,
     Vocab,
     app,
+    reading_settings,
 )
-from headstart.cli.settings import nested_settings, placed_base
+from headstart.cli.settings import nested_settings, placed, placed_base, study_settings
 from headstart.cli.terminal import Bar, guarded, show, show_json, show_table
 from headstart.show.table import label
 
@@ -96,6 +100,9 @@ def compare(
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
     encoding: Encoding = None,
+    on_bad_bytes: BadBytes = None,
+    strip_nul: StripNul = False,
+    max_line_bytes: LongestLine = None,
     strict_leakage: StrictLeakage = False,
     jobs: Annotated[int, Option(min=1, help="Runs at once.")] = 1,
     yes: Annotated[bool, Option("--yes", help="Start even if it will take more than half an hour.")] = False,
@@ -108,22 +115,17 @@ def compare(
 ) -> None:
     """Compare scratch, frozen and tuned bases and baselines on DATA. Over seeds and label counts."""
     from headstart.errors import UserError
-    from headstart.schema import merge, parse, read_toml
+    from headstart.schema import merge, parse
     from headstart.study.plan import StudyConfig
-    from headstart.text.packs import located
-
-    def absolute(path: str | None) -> str | None:
-        return str(Path(located(path)).absolute()) if path else None
 
     if data is None and config is None:
         raise UserError("Missing DATA: labelled rows to compare on.")
     given: dict[str, Any] = {
-        "data.train": absolute(data),
-        "data.valid": absolute(valid),
-        "data.test": absolute(test),
+        "data.train": placed(data) if data else None,
+        "data.valid": placed(valid) if valid else None,
+        "data.test": placed(test) if test else None,
         "data.text_column": text_column,
         "data.label_column": label_column,
-        "data.encoding": encoding,
         "bases": tuple(map(placed_base, base)) if base else None,
         "arms": _listed(arms),
         "seeds": seeds,
@@ -131,7 +133,7 @@ def compare(
         "rates": tuple(_number("--rates", word) for word in _listed(rates) or ()) or None,
         "strict_leakage": strict_leakage or None,
         "objectives": _listed(objective),
-        "pretrain.data.paths": tuple(filter(None, map(absolute, corpus))) if corpus else None,
+        "pretrain.data.paths": tuple(map(placed, corpus)) if corpus else None,
         "pretrain.data.unit": unit,
         "pretrain.start": start,
         "pretrain.model.size": size,
@@ -142,7 +144,8 @@ def compare(
         "finetune.pool": pool,
         "finetune.train.batch_size": batch_size,
     }
-    nested = merge(read_toml(config) if config else {}, nested_settings(given, settings))
+    given |= reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes)
+    nested = merge(study_settings(config) if config else {}, nested_settings(given, settings))
     study_config = parse(StudyConfig, nested, str(config) if config else "the settings")
     if dry_run or not (yes or (Path(out) / "study.json").exists()):
         from headstart.study.estimate import study_estimate
@@ -228,7 +231,11 @@ def _listed(words: str | None) -> tuple[str, ...] | None:
 
 
 def _count(word: str) -> int:
-    return 0 if word == "all" else int(_number("--labels", word))
+    from headstart.errors import UserError
+
+    if word != "all" and not word.isdecimal():
+        raise UserError(f"--labels: '{word}' is neither a whole number nor all.")
+    return 0 if word == "all" else int(word)
 
 
 def _number(flag: str, word: str) -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from headstart.config import FinetuneConfig
-from headstart.study.plan import Cell, StudyConfig, arms_of, cells, named_bases, trials
+from headstart.study.plan import BaseRun, Cell, StudyConfig, arms_of, cells, named_bases, trials
 from headstart.text.split import SELECTED_FROM, split_labelled
 from headstart.train.estimate import estimate
 
@@ -23,7 +23,7 @@ def study_estimate(cfg: StudyConfig, jobs: int = 1) -> dict[str, Any]:
         timed += [estimate(cfg.finetuning({"base": base, "check": False})) for base in cfg.bases]
         timed += [estimate(_untrained(cfg, objective)) for objective in cfg.objectives if cfg.pretrain]
     names = [*cfg.bases, *(cfg.objectives if cfg.pretrain else ())]
-    bases = named_bases([Path(name) for name in names], [str(i) for i in range(len(names))])
+    bases = named_bases([BaseRun(name, Path(name), str(i)) for i, name in enumerate(names)])
     arms = arms_of(cfg, bases)
     enough = [n for n in cfg.labels if (n or every) >= SELECTED_FROM]
     wanted = [*trials(cfg, arms, enough), *cells(cfg, arms, {})]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.errors import ModelError
+from headstart.errors import DataError, ModelError
 from headstart.schema import parse, read_toml
 from headstart.study.plan import BASELINES, Arm, BaseRun, Cell, StudyConfig, arms_of, cells
 from headstart.study.statistics import (
@@ -67,7 +67,10 @@ def gather(out: Path) -> dict[str, Any]:
         raise ModelError(f"{out}: this folder is not a study.", "STUDY_MISSING")
     cfg = parse(StudyConfig, read_toml(out / "study.toml"), str(out / "study.toml"))
     state = json.loads((out / "study.json").read_text("utf-8"))
-    study = _Study(out, cfg, state, split_labelled(cfg.data))
+    data = split_labelled(cfg.data)
+    if data.facts(False)["split_sha256"] != state["data"]["split_sha256"]:
+        raise DataError(f"{cfg.data.train}: the rows have changed since this study was made of them.", "DATA_CHANGED")
+    study = _Study(out, cfg, state, data)
     results = study.results()
     results["verdict"] = verdict(results)
     write_file(out / "results.json", json.dumps(results, ensure_ascii=False, indent=1).encode())
@@ -245,7 +248,7 @@ class _Study:
                         "labels": needed.labels,
                         "interval": [needed.low, needed.high],
                         "at_most": needed.at_most,
-                        "saved": self.every - needed.labels if needed.labels else None,
+                        "saved": (self.last or self.every) - needed.labels if needed.labels else None,
                     }
                 )
         return found
@@ -325,7 +328,7 @@ class _Study:
         pretraining = [r for b in own if (r := _result(Path(b["path"]))) is not None]
         spent = sum(r["seconds"] for r in pretraining)
         return {
-            "seconds": spent + sum(r["seconds"] for r in done),
+            "seconds": sum(r["seconds"] for r in done),  # pretraining is not in it
             "cells": len(done),
             "pretraining_seconds": spent,
         }

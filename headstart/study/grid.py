@@ -25,7 +25,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ from headstart.text.split import SELECTED_FROM, Labelled, draw, split_labelled
 from headstart.train.disk import write_file
 from headstart.train.environment import environment
 from headstart.train.lock import lock_folder
-from headstart.train.run import Run
+from headstart.train.run import Run, holds_something
 from headstart.train.watch import Watch
 
 WEIGHTS = (".safetensors", ".gguf", ".bin")  # files of a model that hold them
@@ -67,7 +67,7 @@ def run_study(cfg: StudyConfig, out: Path, jobs: int = 1, watch: Watch | None = 
     with lock_folder(out):
         data = split_labelled(cfg.data)
         state = _begin(out, cfg, data, watch)
-        bases = [*_given(cfg), *_pretrained(out, cfg, watch)] if cfg.trained else []
+        bases = named_bases([*_given(cfg), *_pretrained(out, cfg, watch)]) if cfg.trained else []
         _note_bases(state, bases)
         arms = arms_of(cfg, bases)
         every = len(data.train) + len(data.valid)
@@ -92,7 +92,7 @@ def _check_folder(out: Path, cfg: StudyConfig) -> None:
                 f"{out} is a study with other settings: {'; '.join(changed)}. Choose another --out. "
                 f"Only {', '.join(MAY_GROW)} may be extended."
             )
-    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
+    elif out.exists() and (not out.is_dir() or holds_something(out)):
         raise UserError(f"{out} already exists and is not a study. Choose another --out.", "RUN_EXISTS")
 
 
@@ -100,12 +100,12 @@ def _begin(out: Path, cfg: StudyConfig, data: Labelled, watch: Watch) -> dict[st
     """study.json as it stands before the first cell; on a second start, insisting that the data are the same."""
     paths = [path for path in (cfg.data.train, cfg.data.valid, cfg.data.test) if path]
     files = file_facts(text_files(paths))
-    write_file(out / "study.toml", to_toml(cfg).encode())
     if (out / "study.json").exists():
         state: dict[str, Any] = json.loads((out / "study.json").read_text("utf-8"))
         changed = [f["file"] for f, g in zip(files, state["data"]["files"], strict=False) if f != g]
         if changed or len(files) != len(state["data"]["files"]):
             raise DataError(f"{', '.join(map(str, changed))}: changed since this study began.", "DATA_CHANGED")
+        write_file(out / "study.toml", to_toml(cfg).encode())
         return state
     watch.note("Looking for copies, contradictions and imbalance among the rows ...")
     facts = data.facts()
@@ -116,6 +116,7 @@ def _begin(out: Path, cfg: StudyConfig, data: Labelled, watch: Watch) -> dict[st
     for warning in facts["hygiene"]["warnings"]:
         watch.note(f"Note: {warning}")
     state = {"data": {"files": files, **facts}, "environment": {**environment(), "threads": os.cpu_count()}}
+    write_file(out / "study.toml", to_toml(cfg).encode())
     _write(out, state)
     return state
 
@@ -130,11 +131,9 @@ def _given(cfg: StudyConfig) -> list[BaseRun]:
         return []
     from headstart.train.pretrained import find_base
 
-    folders = [find_base(base) for base in cfg.bases]
-    named = named_bases([Path(base) for base in cfg.bases], [_shape(folder) for folder in folders])
     return [
-        replace(base, path=_run_of(folder), elsewhere=_elsewhere(folder))
-        for base, folder in zip(named, folders, strict=True)
+        BaseRun(base, _run_of(folder), _shape(folder), _elsewhere(folder))
+        for base, folder in ((base, find_base(base)) for base in cfg.bases)
     ]
 
 
@@ -151,7 +150,7 @@ def _pretrained(out: Path, cfg: StudyConfig, watch: Watch) -> Iterator[BaseRun]:
         path = (out / "bases" / objective).absolute()
         watch.note(f"Pretraining: {objective} ...")
         pretrain(cfg.pretraining(objective), path, resume=Run(path).there, watch=watch)
-        name = f"{Path(cfg.pretraining(objective).base or '').name} continued".removeprefix(" continued") or objective
+        name = f"{Path(cfg.pretraining(objective).base or '').name} continued".removeprefix(" continued") or str(path)
         yield BaseRun(name, path, _shape(path / "model"), _elsewhere(path / "model"))
 
 
@@ -173,13 +172,15 @@ def _elsewhere(folder: Path) -> bool:
 
 def _note_bases(state: dict[str, Any], bases: Sequence[BaseRun]) -> None:
     """Keep the weights' checksums; a base that was trained anew would make the cells incomparable."""
-    kept = state.setdefault("bases", {})
+    before = {facts["path"]: facts for facts in state.get("bases", {}).values()}
+    state["bases"] = {}
     for base in bases:
         folder = base.path / "model" if Run(base.path).there else base.path
         files = sorted(f for f in folder.rglob("*") if f.suffix in WEIGHTS) if folder.is_dir() else [folder]
         now = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
         facts = {"path": str(base.path), "shape": base.shape, "elsewhere": base.elsewhere, "sha256": now}
-        if kept.setdefault(base.name, facts)["sha256"] != now:
+        state["bases"][base.name] = facts
+        if before.get(str(base.path), facts)["sha256"] != now:
             raise ConfigError(f"The base {base.path} has changed since this study began. Begin a new study.")
 
 

@@ -28,6 +28,8 @@ from headstart.config import TranslateConfig
 from headstart.errors import ConfigError, DataError, UserError
 from headstart.schema import Frozen, merge, parse
 from headstart.study.plots import curve, plot_ladder_curves, plot_ladder_heatmap
+from headstart.text.files import file_facts
+from headstart.text.read import text_files
 from headstart.train.disk import write_file
 from headstart.train.run import Run
 from headstart.train.watch import Watch
@@ -152,7 +154,15 @@ def _curve(cell: Cell, run: Run) -> dict[str, Any]:
 
 def _keep_settings(cfg: LadderConfig, out: Path) -> None:
     """Runs of other settings must not stand in one table. Another model, size or seed is welcome."""
-    file, own = out / "ladder.json", {"settings": cfg.model_dump(mode="json")["settings"]}
-    if file.exists() and json.loads(file.read_text("utf-8")) != own:
+    file = out / "ladder.json"
+    own = {"settings": cfg.model_dump(mode="json")["settings"], "data": {}}
+    before = json.loads(file.read_text("utf-8")) if file.exists() else own
+    if before["settings"] != own["settings"]:
         raise ConfigError(f"{out} was begun with other settings. Choose another --out.")
-    write_file(file, json.dumps(own, indent=2, ensure_ascii=False).encode())
+    data = {Path(path).stem: [f["sha256"] for f in file_facts(text_files([path]))] for path in cfg.data}
+    changed = [stem for stem in data if before["data"].get(stem, data[stem]) != data[stem]]
+    if changed:
+        raise DataError(
+            f"{out} was begun with another {', '.join(changed)}. Choose another --out, or rename it.", "DATA_CHANGED"
+        )
+    write_file(file, json.dumps({**own, "data": {**before["data"], **data}}, indent=2, ensure_ascii=False).encode())

@@ -7,14 +7,15 @@ of them learns, and in nothing else: same rows, same number of updates, same num
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from headstart.config import FinetuneConfig, LabelledConfig, Objective, PretrainConfig
+from headstart.errors import ConfigError
 from headstart.schema import Frozen, merge, parse
 
 BASELINES = ("majority", "tfidf")  # arms without a transformer, in baselines.py
@@ -127,7 +128,7 @@ class Cell:
     @property
     def name(self) -> str:
         base = [self.arm.base.name] if self.arm.base else []
-        words = [re.sub(r"[^\w.-]+", "-", "-".join([self.arm.kind, *base])), str(self.labels or "all")]
+        words = [_plain("-".join([self.arm.kind, *base])), str(self.labels or "all")]
         return "~".join([*words, f"rate-{self.rate:g}" if self.trial else str(self.seed)])
 
 
@@ -144,18 +145,34 @@ def arms_of(cfg: StudyConfig, bases: list[BaseRun]) -> list[Arm]:
     return arms
 
 
-def named_bases(paths: list[Path], shapes: list[str]) -> list[BaseRun]:
-    """Bases under the shortest names that tell them apart.
+def named_bases(bases: Sequence[BaseRun]) -> list[BaseRun]:
+    """The bases under the ends of their names that tell them apart, the shortest possible.
 
-    >>> [b.name for b in named_bases([Path("a/x"), Path("b/x"), Path("b/y")], ["", "", ""])]
+    >>> [b.name for b in named_bases([BaseRun(name, Path(), "") for name in ("a/x", "b/x", "b/y")])]
     ['a/x', 'b/x', 'y']
     """
-    names = [path.name for path in paths]
-    clash = {name for name in names if names.count(name) > 1}
-    return [
-        BaseRun(f"{path.parent.name}/{path.name}" if path.name in clash else path.name, path, shape)
-        for path, shape in zip(paths, shapes, strict=True)
-    ]
+    parts = [Path(base.name).parts for base in bases]
+
+    def end(i: int, length: int) -> str:
+        return "/".join(parts[i][-length:])
+
+    names = []
+    for i in range(len(bases)):
+        others = [k for k in range(len(bases)) if parts[k] != parts[i]]
+        length = 1
+        while length < len(parts[i]) and any(_plain(end(k, length)) == _plain(end(i, length)) for k in others):
+            length += 1
+        names.append(end(i, length))
+    if len({_plain(name) for name in names}) < len(names):
+        raise ConfigError(
+            f"Two bases cannot be told apart by their names: {', '.join(names)}. Rename or leave out one."
+        )
+    return [replace(base, name=name) for base, name in zip(bases, names, strict=True)]
+
+
+def _plain(name: str) -> str:
+    """`name` as it stands in the names of folders."""
+    return re.sub(r"[^\w.-]+", "-", name)
 
 
 def trials(cfg: StudyConfig, arms: list[Arm], selected: list[int]) -> list[Cell]:

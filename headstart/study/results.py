@@ -281,6 +281,12 @@ class Results(Part):
         return self.label_counts[-1]
 
     @property
+    def most_labels(self) -> str:
+        """The largest label count in words: not all of them where the study was not given all."""
+        fewer = self.all_labels < self.data.rows.get("train", 0) + self.data.rows.get("valid", 0)
+        return f"{'' if fewer else 'all '}{self.all_labels:,} labels"
+
+    @property
     def arm_names(self) -> list[str]:
         return list(dict.fromkeys(arm.name for arm in self.arms))
 

@@ -73,7 +73,9 @@ def studies_in(folder: str | Path) -> list[dict[str, Any]]:
                 "job": "compare",
                 "state": "finished" if finished else "unfinished",
                 "started": json.loads(path.read_text("utf-8"))["environment"]["started"],
-                "seconds": results.get("cost", {}).get("seconds"),
+                "seconds": sum(results["cost"][key] for key in ("seconds", "pretraining_seconds"))
+                if finished
+                else None,
                 "verdict": results.get("verdict"),
             }
         )
@@ -97,7 +99,10 @@ def compare(
     table = io.StringIO()
     csv.writer(table).writerows([("text", "label"), *zip(texts, map(str, labels), strict=True)])
     rows = out.with_name(f"{out.name}-rows.csv")  # beside the study: its folder must be new, or hold this study
-    write_file(rows, table.getvalue().encode())
+    given_rows = table.getvalue().encode()
+    if (out / "study.json").exists() and rows.exists() and rows.read_bytes() != given_rows:
+        raise DataError(f"{out} is a study of other texts or labels. Choose another out.", "DATA_CHANGED")
+    write_file(rows, given_rows)
     bases = [base] if isinstance(base, (str, Path)) else list(base)
     places = tuple(str(Path(b).absolute()) if Path(b).exists() else str(b) for b in bases)
     given = {"data": {"train": str(rows)}, "bases": places, "arms": tuple(arms)}

@@ -70,6 +70,9 @@ class _Study:
         self.kinds = {arm["name"]: arm["kind"].partition(":")[0] for arm in results["arms"]}
         self.every = max(arm["labels"] for arm in results["arms"])
         self.arms = {arm["name"]: arm for arm in results["arms"] if arm["labels"] == self.every}
+        rows = results.get("data", {}).get("rows", {})
+        fewer = self.every < rows.get("train", 0) + rows.get("valid", 0)
+        self.most = f"{'' if fewer else 'all '}{self.every:,} labels"
         self.gaps = [self._gap(row) for row in results["differences"]]
         self.here = [gap for gap in self.gaps if gap.labels == self.every and {gap.a, gap.b} <= set(self.arms)]
 
@@ -96,13 +99,13 @@ class _Study:
             low, high = arm["interval"]
             yield (
                 1,
-                f"At all {self.every:,} labels the score of {self._name(arm['name'])} is {arm['mean']:.3f} ({low:.3f} to {high:.3f})",
+                f"At {self.most} the score of {self._name(arm['name'])} is {arm['mean']:.3f} ({low:.3f} to {high:.3f})",
             )
         yield 0, "There is no second arm to compare with" if len(self.arms) == 1 else "The arms were not compared"
         yield from self._conditions()
 
     def _lead(self, gap: Gap) -> str:
-        at_all, seeds = f"at all {self.every:,} labels", self._seeds(gap)
+        at_all, seeds = f"at {self.most}", self._seeds(gap)
         a, b = (f"{self._name(name)} {self.arms[name]['mean']:.3f}" for name in (gap.a, gap.b))
         if not gap.sign:
             return f"{at_all.capitalize()} {a} and {b} cannot be told apart{seeds}: {gap.signed}{self._would_tell(gap)}"
@@ -162,7 +165,7 @@ class _Study:
             yield (
                 2,
                 (
-                    f"For what {self._name(lead.b)} reaches with all {self.every:,} labels, {self._name(lead.a)} needs "
+                    f"For what {self._name(lead.b)} reaches with {self.most}, {self._name(lead.a)} needs "
                     f"{about} ({low:,} to {high:,})"
                 ),
             )

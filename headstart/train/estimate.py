@@ -69,7 +69,8 @@ def _prepared(cfg: AnyConfig) -> Job:
     if isinstance(cfg, PretrainConfig):
         return pretrain.prepare(cfg)
     if isinstance(cfg, FinetuneConfig):
-        return finetune.prepare(cfg.model_copy(update={"features": None}))  # they would be written
+        # Features would be written, and fitting a head takes a pass over the rows that nobody needs here.
+        return finetune.prepare(cfg.model_copy(update={"features": None, "fit_head": False}))
     return translate.prepare(cfg)
 
 

@@ -28,7 +28,7 @@ from headstart.text.split import Labelled, draw, split_labelled
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
 from headstart.train.checkpoint import Tensors, fingerprint, load_weights, weights
 from headstart.train.features import FrozenFeatures
-from headstart.train.fit_head import fit_head
+from headstart.train.fit_head import fit_head, rows_to_fit
 from headstart.train.loop import prepare_device, train
 from headstart.train.lora import add_lora, merge_lora, plain_name
 from headstart.train.model_dir import HeadSpec, Saved, build_model, write_model
@@ -54,6 +54,7 @@ class Finetuning:
     model: Model
     task: Classify
     batches: Batches[ClassBatch]
+    strength: float | None = None  # of the regression that the head was fitted by; None: it is random
 
     @property
     def measured(self) -> Callable[[], Iterable[ClassBatch]] | None:
@@ -82,11 +83,20 @@ def prepare(cfg: FinetuneConfig, kept: tuple[ModelConfig, Tokenizer] | None = No
     model.to(cfg.train.device)
     parts = data.parts().values()
     text, valid, test = (ClassifyText(rows, data.labels, tokenizer, model.base, cfg.long) for rows in parts)
-    shared = cfg.features or cfg.scope == "head"  # then the rows of other runs, and of the test, are read with them
-    read = whole.parts().values() if shared else (data.train, data.valid)
-    features = FrozenFeatures(model, tokenizer, cfg, [e.text for rows in read for e in rows])
+    fitted = rows_to_fit(len(text.texts))
+    known = [text.texts[i] for i in fitted]
+    if cfg.features or cfg.scope == "head":  # the rows of other runs, and of the test, are read with them
+        read = [e.text for rows in whole.parts().values() for e in rows]
+    else:
+        read = [*known, *valid.texts]
+    features = FrozenFeatures(model, tokenizer, cfg, read)
+    strength = None
     if cfg.fit_head and not kept:
-        fit_head(model.head, *((features(part.texts), part.targets) for part in (text, valid)))
+        strength = fit_head(
+            model.head,
+            (features(known), [text.targets[i] for i in fitted]),
+            (features(valid.texts), valid.targets),
+        )
     freeze(model.base, cfg.scope)
     if cfg.scope == "lora":
         add_lora(model.base, cfg.lora_rank)
@@ -95,7 +105,7 @@ def prepare(cfg: FinetuneConfig, kept: tuple[ModelConfig, Tokenizer] | None = No
             part.features = features
     batches = text.batches(cfg.train.batch_size, cfg.train.seed)
     task = Classify(len(data.labels))
-    return Finetuning(cfg, data, source, tokenizer, text, valid, test, head, model, task, batches)
+    return Finetuning(cfg, data, source, tokenizer, text, valid, test, head, model, task, batches, strength)
 
 
 def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:
@@ -185,6 +195,8 @@ def _tell_facts(run: Run, job: Finetuning, watch: Watch) -> dict[str, Any]:
     )
     for warning in [*data.reading.notes(), *(facts["hygiene"]["warnings"] if facts["hygiene"] else ())]:
         watch.note(f"Note: {warning}")
+    if job.cfg.fit_head and not run.begun and job.strength is None:
+        watch.note("Note: a label has no training rows, so the head begins with random weights, not with fitted ones.")
     if any(cut.values()):
         told = ", ".join(f"{count} of {facts['rows'][name]} {name}" for name, count in cut.items() if count)
         watch.note(f"Note: texts longer than the base's context were cut: {told} rows.")
@@ -206,6 +218,7 @@ def _open_receipt(run: Run, job: Finetuning) -> dict[str, Any]:
         "init": cfg.init,
         "copied": sorted(base) if taken else [],
         "new": sorted(added) if taken else sorted([*base, *added]),
+        "head_strength": job.strength,
         "unused": sorted([*(set(heads) - set(source.fresh)), *source.unused]) if taken and source else [],
         "base_sha256_before": fingerprint(base),
         "frozen": {name: fingerprint({name: base[name]}) for name in frozen},

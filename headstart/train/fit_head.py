@@ -21,11 +21,16 @@ MOST_ROWS = 10_000  # that the regression is given; more take minutes and change
 Rows = tuple[Tensor, list[int]]  # vectors (rows, D), and their classes
 
 
+def rows_to_fit(count: int) -> list[int]:
+    """The numbers of the rows that the regression is given: all, or some from everywhere, as files are often sorted."""
+    return sorted(np.random.default_rng(0).permutation(count)[:MOST_ROWS].tolist())
+
+
 def fit_head(head: ClassHead, train: Rows, valid: Rows) -> float | None:
     """Give `head` the weights of a logistic regression; its strength, or None where a class has no rows to fit."""
     from sklearn.linear_model import LogisticRegression
 
-    features, target = train[0][:MOST_ROWS].cpu().numpy(), np.array(train[1][:MOST_ROWS])
+    features, target = train[0].cpu().numpy(), np.array(train[1])
     classes = head.linear.out_features
     if len(set(target.tolist())) < max(2, classes):
         return None

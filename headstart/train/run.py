@@ -275,7 +275,7 @@ class Run:
                 shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
 
     def _must_be_free(self) -> None:
-        if not os.path.exists(self.path) or (self.path.is_dir() and not _holds_something(self.path)):
+        if not os.path.exists(self.path) or (self.path.is_dir() and not holds_something(self.path)):
             return
         if self._lock is None and (self.path / ".lock").exists():
             lock_folder(self.path).close()  # says so if another process has it
@@ -347,6 +347,6 @@ def _asked(config: AnyConfig, threads: int) -> dict[str, Any]:
     return {**facts, "asked": config.model_dump(mode="json")}
 
 
-def _holds_something(folder: Path) -> bool:
+def holds_something(folder: Path) -> bool:
     """A lock and a draft are what a run leaves that was killed as it began."""
     return any(path.name != ".lock" and not path.match(DRAFT) for path in folder.iterdir())

@@ -220,6 +220,8 @@ def _scores(result: Mapping[str, Any]) -> str:
             lines.append(
                 f"| {name}, {scores['rows']} | {scores['accuracy']:.4f} | {low:.4f} to {high:.4f} | {scores['macro_f1']:.4f} |"
             )
+    if len(lines) == 1:
+        return "No rows were held out to score it on."
     common = result["commonest"]
     return (
         "\n".join(lines)

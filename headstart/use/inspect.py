@@ -46,7 +46,7 @@ class Inspector:
 
     def __init__(self, saved: Saved, name: str = "", boundaries: bool = True) -> None:
         self.model, self.tokenizer = saved.model.eval(), saved.tokenizer
-        self.kind, self.labels = saved.head.kind, saved.head.labels
+        self.kind, self.labels, self.long = saved.head.kind, saved.head.labels, saved.head.long
         self.name, self.boundaries = name, boundaries
 
     @classmethod
@@ -79,7 +79,11 @@ class Inspector:
         """
         views = self._chosen(views, VIEWS[self.kind], MORE[self.kind])
         ids, cut = self._read(text)
-        notes = [f"{cut} tokens beyond the {len(ids)} that this model reads are left out."] if cut else []
+        notes = []
+        if cut and self.long == "window":
+            notes = [f"Only the first {len(ids)} tokens are looked at; predict reads the {cut} after them in windows."]
+        elif cut:
+            notes = [f"{cut} tokens beyond the {len(ids)} that this model reads are left out."]
         given = len(ids)
         if tokens:
             ids = self._continued(ids, tokens, how or Sampling())

@@ -1,9 +1,25 @@
-"""Probabilities made into records that say which label won. No torch."""
+"""Labels that a model knows, and probabilities made into records that say which of them won. No torch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+from headstart.errors import DataError
+from headstart.text.read import Example
+
+
+def known_rows(examples: list[Example], labels: Sequence[str], data: str | Path) -> list[Example]:
+    """The rows of `data`, all of them with a label that the model knows."""
+    strange = sorted({e.label for e in examples} - set(labels))
+    if strange:
+        raise DataError(
+            f"{data} has labels that this model does not know: {', '.join(map(repr, strange[:20]))}. It knows "
+            f"{', '.join(labels)}.",
+            "DATA_LABEL",
+        )
+    return examples
 
 
 def labelled(labels: Sequence[str], texts: Sequence[str], rows: Sequence[Sequence[float]]) -> list[dict[str, Any]]:

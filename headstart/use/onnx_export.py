@@ -18,10 +18,11 @@ import torch
 from headstart.errors import ModelError, UserError
 from headstart.tasks.metrics import class_scores
 from headstart.text.batch import pad
-from headstart.text.read import read_labelled
+from headstart.text.read import Example, read_labelled
 from headstart.train.model_dir import Saved, read_model
 from headstart.train.run import Run
 from headstart.use.export import refuse_windows
+from headstart.use.labels import known_rows
 from headstart.use.onnx import OnnxClassifier
 
 ALLOWED = 1e-3  # difference of a logit; what is larger is a fault of ours, and nothing is left behind
@@ -44,23 +45,32 @@ def export_onnx(run: str | Path, out: str | Path) -> dict[str, Any]:
     return {"out": str(file), "bytes": file.stat().st_size, "largest_difference": difference}
 
 
-def add_int8(file: str | Path, data: str | Path, text_column: str | None, label_column: str | None) -> dict[str, Any]:
+def rows_to_score(
+    run: str | Path, data: str | Path, text_column: str | None, label_column: str | None
+) -> list[Example]:
+    """Labelled rows for `add_int8`, refused before anything is written if the model in `run` cannot know them."""
+    labels = read_model(Run.open(run).path / "model").head.labels
+    if not labels:
+        raise UserError("--int8 is scored on labelled rows, so it is for classifiers.")
+    return known_rows(read_labelled(data, text_column, label_column), labels, data)
+
+
+def add_int8(file: str | Path, examples: list[Example]) -> dict[str, Any]:
     """The same model with its matrices in 8 bits, beside `file`, and the accuracy of both on labelled rows."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    small = Path(file).with_suffix(".int8.onnx")
+    whole, small = OnnxClassifier.load(file), Path(file).with_suffix(".int8.onnx")
     with _silent():
         quantize_dynamic(str(file), str(small), weight_type=QuantType.QInt8)
-    examples = read_labelled(data, text_column, label_column)
     return {
         "out": str(small),
         "bytes": small.stat().st_size,
-        "single": _scored(OnnxClassifier.load(file), examples),
+        "single": _scored(whole, examples),
         "int8": _scored(OnnxClassifier.load(small), examples),
     }
 
 
-def _scored(model: OnnxClassifier, examples: list[Any]) -> dict[str, Any]:
+def _scored(model: OnnxClassifier, examples: list[Example]) -> dict[str, Any]:
     rows = model.probabilities([e.text for e in examples])
     target = [model.labels.index(e.label) for e in examples]
     return class_scores(target, [int(np.argmax(row)) for row in rows], len(model.labels))

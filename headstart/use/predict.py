@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headstart.errors import DataError, ModelError
+from headstart.errors import ModelError
 from headstart.tasks.classify import most_probable, probabilities
 from headstart.tasks.metrics import class_scores, confusion, scores_by_class
 from headstart.text.files import PLAIN, Reading
 from headstart.text.read import read_labelled
 from headstart.train.model_dir import Saved, read_model
 from headstart.train.run import Run
-from headstart.use.labels import labelled
+from headstart.use.labels import known_rows, labelled
 
 
 class Classifier:
@@ -46,14 +46,7 @@ class Classifier:
         self, data: str | Path, text_column: str | None, label_column: str | None, reading: Reading = PLAIN
     ) -> dict[str, Any]:
         """Scores on labelled rows, with the interval of the accuracy."""
-        examples = read_labelled(data, text_column, label_column, reading)
-        strange = sorted({e.label for e in examples} - set(self.labels))
-        if strange:
-            raise DataError(
-                f"{data} has labels that this model does not know: {', '.join(map(repr, strange[:20]))}. It knows "
-                f"{', '.join(self.labels)}.",
-                "DATA_LABEL",
-            )
+        examples = known_rows(read_labelled(data, text_column, label_column, reading), self.labels, data)
         scores = self.probabilities([e.text for e in examples])
         target = [self.labels.index(e.label) for e in examples]
         predicted = most_probable(scores)

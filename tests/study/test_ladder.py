@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headstart.errors import ConfigError
+from headstart.errors import ConfigError, DataError
 from headstart.schema import parse
 from headstart.study.ladder import LadderConfig, cells, climb
 from headstart.train.run import Run
@@ -64,3 +64,10 @@ def test_runs_of_other_settings_do_not_join_the_table(data: list[str], tmp_path:
     climb(settings(data[:1], seeds=1), tmp_path / "study")
     with pytest.raises(ConfigError, match="begun with other settings"):
         climb(settings(data[:1], settings={"epochs": 3}), tmp_path / "study")
+
+
+def test_another_file_of_the_same_name_does_not_join_the_table(data: list[str], tmp_path: Path) -> None:
+    climb(settings(data[:1], seeds=1), tmp_path / "study")
+    Path(data[0]).write_text(Path(data[0]).read_text("utf-8").replace("a", "e"), "utf-8")
+    with pytest.raises(DataError, match="begun with another small"):
+        climb(settings(data[:1], seeds=1), tmp_path / "study")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ from headstart.config import PretrainConfig
 from headstart.errors import ConfigError, DataError, DivergedError, Stopped
 from headstart.schema import parse, read_toml, to_toml
 from headstart.study import grid
-from headstart.study.plan import StudyConfig, arms_of, named_bases
+from headstart.study.plan import BaseRun, StudyConfig, arms_of, named_bases
 from headstart.study.study import Study
 from headstart.train.pretrain import pretrain
 
@@ -274,13 +275,81 @@ def test_from_python_a_study_is_an_object(rows, tmp_path):
         headstart.compare(["a", "b"], ["x"], out=tmp_path / "t")
 
 
+def test_a_page_is_not_rebuilt_from_rows_that_have_changed(base, rows, tmp_path):
+    table = tmp_path / "own.csv"
+    table.write_text(rows.read_text())
+    found = Study.run(settings(base, table, arms=("majority", "tfidf"), bases=[], seeds=1), tmp_path / "study")
+    before = found.page.read_bytes()
+    table.write_text(rows.read_text().replace(",pos", ",x").replace(",neg", ",pos").replace(",x", ",neg"))
+    with pytest.raises(DataError, match="have changed since this study"):
+        Study.open(tmp_path / "study")
+    assert found.page.read_bytes() == before
+
+
+def test_from_python_a_study_keeps_the_rows_that_it_was_made_of(rows, tmp_path):
+    texts, labels = [f"film {i}" for i in range(40)], ["a", "b"] * 20
+    out = tmp_path / "study"
+    headstart.compare(texts, labels, arms=("majority",), out=out, seeds=1)
+    kept = (tmp_path / "study-rows.csv").read_bytes()
+    with pytest.raises(DataError, match="a study of other texts or labels"):
+        headstart.compare(texts, labels[::-1], arms=("majority",), out=out, seeds=1)
+    assert (tmp_path / "study-rows.csv").read_bytes() == kept
+
+
+def test_a_refused_study_can_be_put_right_in_the_same_folder(base, rows, tmp_path):
+    small = {"arms": ("majority",), "bases": [], "seeds": 1}
+    wrong = {"train": str(rows), "label_column": "lable"}
+    with pytest.raises(DataError):
+        Study.run(settings(base, rows, **small, data=wrong), tmp_path / "study")
+    no_test = {"train": str(rows), "test_fraction": 0.0}
+    with pytest.raises(DataError, match="no test rows"):
+        Study.run(settings(base, rows, **small, data=no_test), tmp_path / "study")
+    assert Study.run(settings(base, rows, **small), tmp_path / "study").table
+
+
+def test_a_base_that_joins_later_leaves_no_arm_twice(base, rows, tmp_path):
+    for place in ("a", "b"):
+        shutil.copytree(base, tmp_path / place / "x")
+    given = {"arms": ("frozen",), "seeds": 1, "labels": [0]}
+    one, two = [str(tmp_path / "a" / "x")], [str(tmp_path / "a" / "x"), str(tmp_path / "b" / "x")]
+    Study.run(settings(base, rows, **given, bases=one), tmp_path / "study")
+    found = Study.run(settings(base, rows, **given, bases=two), tmp_path / "study")
+    assert [row["name"] for row in found.table] == ["frozen a/x", "frozen b/x"]
+
+
+def test_bases_keep_apart_however_alike_their_paths_are():
+    def named(*paths):
+        return [b.name for b in named_bases([BaseRun(path, Path(), path) for path in paths])]
+
+    assert named("runs/2024/imdb/base", "runs/2025/imdb/base") == ["2024/imdb/base", "2025/imdb/base"]
+    assert named("a/run 1", "b/run-1") == ["a/run 1", "b/run-1"]  # one folder of cells, were it only for the ends
+    for pair in (("a/run 1", "a/run-1"), ("a/x", "a/x")):
+        with pytest.raises(ConfigError, match="cannot be told apart"):
+            named(*pair)
+
+
+def test_all_labels_are_only_called_so_when_they_are_all(base, rows, tmp_path):
+    given = {"arms": ("majority", "tfidf"), "bases": [], "seeds": 2}
+    fewer = Study.run(settings(base, rows, **given, labels=[20, 40]), tmp_path / "fewer")
+    every = Study.run(settings(base, rows, **given, labels=[20, 0]), tmp_path / "every")
+    assert "t 40 labels" in fewer.verdict
+    assert "all 40" not in fewer.verdict + fewer.page.read_text()
+    assert "t all" in every.verdict
+    assert "Scores with 40 labels" in fewer.page.read_text()
+
+
+def test_a_stop_comes_home_from_another_process():
+    stopped = copy.copy(Stopped("Stopped at step 3.", 15))  # made anew, as it is on the other side
+    assert (str(stopped), stopped.exit_code) == ("Stopped at step 3.", 143)
+
+
 def test_arms_are_named_by_their_base_when_there_are_several(base, rows):
     cfg = settings(base, rows)
-    two = named_bases([Path("a/one"), Path("a/two")], ["same", "same"])
+    two = named_bases([BaseRun(name, Path(), "same") for name in ("a/one", "a/two")])
     assert [arm.name for arm in arms_of(cfg, two)] == [
         "majority", "tfidf", "scratch one", "frozen one", "frozen two", "full one", "full two",
     ]  # fmt: skip
-    other = named_bases([Path("a/one"), Path("a/two")], ["one", "another"])
+    other = named_bases([BaseRun(name, Path(), name) for name in ("a/one", "a/two")])
     assert [arm.name for arm in arms_of(cfg, other)].count("scratch two") == 1
 
 

@@ -61,6 +61,14 @@ def test_a_class_without_rows_leaves_the_head_as_it_was() -> None:
     assert torch.equal(head.linear.weight, before)
 
 
+def test_many_rows_are_taken_from_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_ROWS", 100)
+    chosen = module.rows_to_fit(1000)
+    assert len(chosen) == len(set(chosen)) == 100
+    assert 300 < np.mean(chosen) < 700  # a sorted file would give one class if they came from its beginning
+    assert module.rows_to_fit(5) == [0, 1, 2, 3, 4]
+
+
 def test_numbers_that_hardly_vary_are_not_blown_up() -> None:
     head, (vectors, target) = ClassHead(8, 2, mean_real), rows(200, 2, 0)
     fit_head(head, (1.0 + 1e-4 * vectors, target), (vectors[:0], []))

@@ -165,6 +165,23 @@ assert "torch" not in sys.modules
         assert theirs["probabilities"] == pytest.approx(ours["probabilities"], abs=1e-4)
 
 
+def test_rows_that_int8_cannot_be_scored_on_are_told_before_anything_is_written(reviews: Path, tmp_path: Path) -> None:
+    run, strange = classifier("gpt", reviews, tmp_path / "run"), tmp_path / "strange.csv"
+    strange.write_text("text,label\na film,unheard of\n")
+    file = tmp_path / "model.onnx"
+    done = CliRunner().invoke(app, ["export", str(run), "--to", "onnx", "--out", str(file), "--int8", str(strange)])
+    assert done.exit_code == 3
+    assert "does not know: 'unheard of'" in done.stderr
+    assert not file.exists()
+
+
+def test_a_run_that_held_nothing_out_is_exported_too(reviews: Path, tmp_path: Path) -> None:
+    run = classifier("bert", reviews, tmp_path / "run", data={"train": str(reviews), "labels": 20, "test_fraction": 0})
+    done = CliRunner().invoke(app, ["export", str(run), "--to", "hf", "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.stderr
+    assert "No rows were held out" in (tmp_path / "out" / "README.md").read_text()
+
+
 @pytest.mark.slow
 def test_int8_comes_with_its_accuracy(reviews: Path, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
