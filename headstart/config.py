@@ -189,9 +189,7 @@ class FinetuneConfig(Frozen):
     long: Long = "truncate"  # texts longer than the context are cut, or read in windows of which the head gets the mean
     class_weights: bool = False  # rare classes count as much as common ones
     head_dropout: float = Field(0.1, ge=0, lt=1)
-    fit_head: bool = (
-        True  # begin with the head that fits the base as it is (logistic regression), not with a random one
-    )
+    fit_head: bool = True  # a pretrained base gets the head that fits it (logistic regression), not a random one
     epochs: int = Field(10, ge=1)
     least_steps: int = Field(
         0, ge=0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import pickle
+import re
 import resource
 import subprocess
 import sys
@@ -89,3 +90,17 @@ def test_nothing_unpickles() -> None:
 def test_the_tripwire_under_all_tests_catches_a_pickle() -> None:
     with pytest.raises(AssertionError, match="something was unpickled"):
         pickle.loads(pickle.dumps(Path("x")))  # noqa: S301
+
+
+def test_every_module_stands_in_the_tree_of_the_readme() -> None:
+    tree = (PACKAGE.parent / "README.md").read_text("utf-8").partition("## The repository")[2]
+    missing = []
+    for folder in sorted({path.parent for path in FILES}):
+        part = (
+            tree
+            if folder.name == "headstart"
+            else re.split(r"\n {4,6}\w+/", tree.partition(f"\n      {folder.name}/ ")[2])[0]
+        )
+        names = {path.name for path in folder.glob("*.py")} - {"__init__.py", "__main__.py"}
+        missing += [f"{folder.name}/{name}" for name in names if not re.search(rf"^ +{name}\s", part, re.MULTILINE)]
+    assert not sorted(missing)

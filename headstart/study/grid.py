@@ -21,6 +21,7 @@ import signal
 import tempfile
 import threading
 import time
+import tomllib
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -86,7 +87,8 @@ def _check_folder(out: Path, cfg: StudyConfig) -> None:
     """A new folder, or one with this study in it."""
     if (out / "study.toml").exists():
         before = parse(StudyConfig, read_toml(out / "study.toml"), str(out / "study.toml"))
-        changed = [d for d in differences(before, cfg.model_dump()) if not d.startswith(MAY_GROW)]
+        asked = parse(StudyConfig, tomllib.loads(to_toml(cfg)))  # a file has no tuples
+        changed = [d for d in differences(before, asked.model_dump()) if not d.startswith(MAY_GROW)]
         if changed:
             raise ConfigError(
                 f"{out} is a study with other settings: {'; '.join(changed)}. Choose another --out. "

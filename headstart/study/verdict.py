@@ -212,11 +212,14 @@ class _Study:
         if gap.needed is None:
             return ""
         seeds, rows = gap.needed["seeds"], gap.needed["rows"]
-        ways = [f"{seeds:,} seeds"] if seeds and seeds <= MOST_SEEDS else []
-        if rows and rows <= MOST_TIMES_THE_ROWS * self.results["data"]["rows"]["test"]:
-            ways.append(f"{float(f'{rows:.2g}'):,.0f} test rows")
+        ways = {f"{seeds:,} seeds": seeds <= MOST_SEEDS} if seeds else {}
+        if rows:
+            within = rows <= MOST_TIMES_THE_ROWS * self.results["data"]["rows"]["test"]
+            ways[f"{float(f'{rows:.2g}'):,.0f} test rows"] = within
+        if near := [way for way, within in ways.items() if within]:
+            return f"; if that is the truth, about {' or '.join(near)} would give an even chance to show it"
         if ways:
-            return f"; if that is the truth, about {' or '.join(ways)} would give an even chance to show it"
+            return f"; to show a difference that small would take about {' or '.join(ways)}"
         return "; neither more seeds nor more test rows alone would show a difference that small"
 
     def _seeds(self, gap: Gap) -> str:

@@ -91,7 +91,7 @@ def prepare(cfg: FinetuneConfig, kept: tuple[ModelConfig, Tokenizer] | None = No
         read = [*known, *valid.texts]
     features = FrozenFeatures(model, tokenizer, cfg, read)
     strength = None
-    if cfg.fit_head and not kept:
+    if cfg.fit_head and source and cfg.init == "pretrained":  # a random base has nothing to fit
         strength = fit_head(
             model.head,
             (features(known), [text.targets[i] for i in fitted]),
@@ -195,7 +195,7 @@ def _tell_facts(run: Run, job: Finetuning, watch: Watch) -> dict[str, Any]:
     )
     for warning in [*data.reading.notes(), *(facts["hygiene"]["warnings"] if facts["hygiene"] else ())]:
         watch.note(f"Note: {warning}")
-    if job.cfg.fit_head and not run.begun and job.strength is None:
+    if job.cfg.fit_head and job.source and job.cfg.init == "pretrained" and job.strength is None:
         watch.note("Note: a label has no training rows, so the head begins with random weights, not with fitted ones.")
     if any(cut.values()):
         told = ", ".join(f"{count} of {facts['rows'][name]} {name}" for name, count in cut.items() if count)

@@ -275,6 +275,17 @@ def test_from_python_a_study_is_an_object(rows, tmp_path):
         headstart.compare(["a", "b"], ["x"], out=tmp_path / "t")
 
 
+def test_a_study_that_pretrains_goes_on_with_the_same_command(rows, tmp_path):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(f"film {i} was fine" for i in range(60)))
+    words = ["compare", str(rows), "--corpus", str(corpus), "--unit", "line", "--size", "nano", "--steps", "2", "--arms",
+             "tfidf,frozen", "--epochs", "1", "--rates", "0.01", "--out", str(tmp_path / "study"), "--yes"]  # fmt: skip
+    once = CliRunner().invoke(app, [*words, "--seeds", "1", "--json"])
+    again = CliRunner().invoke(app, [*words, "--seeds", "2", "--json"])
+    assert (once.exit_code, again.exit_code) == (0, 0), once.stderr + again.stderr
+    assert json.loads(again.stdout)["arms"][-1]["seeds"] == 2
+
+
 def test_a_page_is_not_rebuilt_from_rows_that_have_changed(base, rows, tmp_path):
     table = tmp_path / "own.csv"
     table.write_text(rows.read_text())

@@ -10,12 +10,13 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from headstart.config import FinetuneConfig
+from headstart.config import FinetuneConfig, PretrainConfig
 from headstart.models.heads import ClassHead, mean_real
 from headstart.schema import parse
 from headstart.train import fit_head as module
-from headstart.train.finetune import finetune, prepare
+from headstart.train.finetune import finetune
 from headstart.train.fit_head import fit_head
+from headstart.train.pretrain import pretrain
 
 
 def rows(count: int, classes: int, seed: int) -> tuple[torch.Tensor, list[int]]:
@@ -75,16 +76,23 @@ def test_numbers_that_hardly_vary_are_not_blown_up() -> None:
     assert head.linear.weight.abs().max() < 20
 
 
-def test_every_arm_begins_with_a_fitted_head_and_can_do_without(reviews: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scope", ["full", "head", "last:1"])
+def test_a_pretrained_base_begins_with_a_fitted_head_and_can_do_without(
+    scope: str, reviews: Path, tmp_path: Path
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(line.rpartition(",")[0] for line in reviews.read_text().splitlines()[1:]))
     model = {"layers": 1, "heads": 1, "width": 96, "ff": 16, "context": 32}
-    given = {"base": "bert", "init": "scratch", "model": model, "pool": "mean", "epochs": 1, "data": {"train": str(reviews)},
-             "train": {"tensorboard": False, "lr": 1e-6}}  # fmt: skip
-    accuracies = {}
-    for fitted in (True, False):
-        finetune(parse(FinetuneConfig, {**given, "fit_head": fitted}), tmp_path / str(fitted))
-        log = map(json.loads, (tmp_path / str(fitted) / "log.jsonl").read_text().splitlines())
-        accuracies[fitted] = next(r["accuracy"] for r in log if r["split"] == "valid")
-    assert accuracies[True] > 0.8 > accuracies[False]
-    job = prepare(parse(FinetuneConfig, {**given, "scope": "head"}))
-    assert job.text.features is not None
-    assert not any(p.requires_grad for p in job.model.base.parameters())
+    shared = {"objective": "masked", "start": "cooccurrence", "tokenizer": {"kind": "word"}, "model": model}
+    pretrain(parse(PretrainConfig, {**shared, "data": {"paths": [str(text)], "unit": "line"},
+                                    "train": {"steps": 0, "tensorboard": False}}), tmp_path / "base")  # fmt: skip
+    given = {"base": str(tmp_path / "base"), "scope": scope, "pool": "mean", "epochs": 1,
+             "data": {"train": str(reviews)}, "train": {"tensorboard": False, "lr": 1e-6}}  # fmt: skip
+    accuracy = {}
+    for name, changes in (("fitted", {}), ("random", {"fit_head": False}), ("scratch", {"init": "scratch"})):
+        finetune(parse(FinetuneConfig, {**given, **changes}), tmp_path / name)
+        log = map(json.loads, (tmp_path / name / "log.jsonl").read_text().splitlines())
+        accuracy[name] = next(r["accuracy"] for r in log if r["split"] == "valid")
+        strength = json.loads((tmp_path / name / "receipt.json").read_text())["head_strength"]
+        assert (strength is not None) == (name == "fitted")
+    assert accuracy["fitted"] > 0.8 > max(accuracy["random"], accuracy["scratch"])
