@@ -77,10 +77,15 @@ class _Study:
         self.here = [gap for gap in self.gaps if gap.labels == self.every and {gap.a, gap.b} <= set(self.arms)]
 
     def lead(self) -> Gap | None:
-        """The comparison that the study was made for: pretraining against none, or else what comes nearest."""
-        return min(
-            self.here, key=lambda gap: (not self._asks(gap), self._order(gap.b), self._order(gap.a)), default=None
-        )
+        """The comparison that the study was made for: pretraining against none, or else what comes nearest.
+
+        Of several bases the best leads; the intervals are adjusted for all of them.
+        """
+
+        def first(gap: Gap) -> tuple[bool, int, int, float]:
+            return not self._asks(gap), self._order(gap.b), self._order(gap.a), -self.arms[gap.a]["mean"]
+
+        return min(self.here, key=first, default=None)
 
     def sentences(self, lead: Gap) -> Iterator[tuple[int, str]]:
         smaller = [gap for gap in self.gaps if (gap.a, gap.b) == (lead.a, lead.b) and gap.labels < self.every]
