@@ -1,6 +1,6 @@
 """Every knob on one page. No torch here.
 
-A run's settings are a PretrainConfig, a FinetuneConfig or a TranslateConfig. What a user leaves out takes the default written
+A run's settings are a PretrainConfig, a FinetuneConfig, a TranslateConfig or a MatchConfig. What a user leaves out takes the default written
 here; what depends on the data (vocabulary, steps of an epoch) is filled in when the job starts, and the
 whole is written to config.toml of the run.
 """
@@ -16,7 +16,16 @@ from pydantic import Field, TypeAdapter, ValidationError, field_validator, model
 
 from headstart.errors import ConfigError
 from headstart.schema import Frozen, explain, read_toml
-from headstart.shapes import PRESETS, HuggingFaceConfig, ModelConfig, Seq2SeqConfig, TransformerConfig, is_theirs
+from headstart.shapes import (
+    PRESETS,
+    HuggingFaceConfig,
+    ModelConfig,
+    PatchConfig,
+    Seq2SeqConfig,
+    SpaceConfig,
+    TransformerConfig,
+    is_theirs,
+)
 
 Objective = Literal["causal", "masked"]
 Unit = Literal["line", "sentence", "document"]
@@ -78,6 +87,20 @@ class PairsConfig(ReadConfig):
     test_fraction: float = Field(0.1, ge=0, lt=1)
     split_seed: int = 0
     hold_out: tuple[str, ...] = ()  # sources that are never learned from
+
+
+class CaptionsConfig(ReadConfig):
+    """Pictures and what is said of them."""
+
+    pairs: str  # a table with a picture's file and a caption in each row; or a folder with pairs.csv and images/
+    images: str | None = None  # the folder of the files; None: images/ beside the table, or the folder of the table
+    file_column: str | None = None
+    caption_column: str | None = None
+    group_column: str | None = None  # pictures of one group stand on the same side of a split
+    valid_fraction: float = Field(0.1, gt=0, lt=1)  # of the pictures that are not test
+    test_fraction: float = Field(0.1, ge=0, lt=1)
+    split_seed: int = 0
+    strict: bool = False  # refuse to begin when a picture cannot be used, instead of leaving it out
 
 
 class TrainConfig(Frozen):
@@ -271,6 +294,34 @@ class TranslateConfig(Frozen):
         return _with_own_training(cls, given)
 
 
+class MatchConfig(Frozen):
+    """A text tower and an image tower, trained to agree on what belongs together."""
+
+    job: Literal["match"] = "match"
+    text: str = "minilm"  # the base of the text tower: a run, or a model made elsewhere, as for fine-tuning
+    image: str = "mobilenet-v2"  # a pack, a folder like one; or transformer: a small one from nothing
+    scope: Literal["head", "full"] = "head"  # what is trained: the projections, or the towers too
+    pool: Pool | None = None  # of the text tower; None: the last real token of a causal base, the mean otherwise
+    epochs: int = Field(100, ge=1)  # times through the training pictures
+    data: CaptionsConfig
+    space: SpaceConfig = SpaceConfig()
+    patches: PatchConfig = PatchConfig()  # of image = "transformer"
+    train: TrainConfig = TrainConfig(steps=0, lr=1e-3, batch_size=256, warmup=0.1, weight_decay=0.1, final_lr=0.01)
+
+    @model_validator(mode="after")
+    def something_is_learned(self) -> Self:
+        if not self.train.lr:
+            raise ValueError("train.lr must be above 0")
+        if self.image == "transformer" and self.scope != "full":
+            raise ValueError("image = transformer starts from nothing and must learn: scope = full (--train full)")
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def own_training_defaults(cls, given: Any) -> Any:
+        return _with_own_training(cls, given)
+
+
 def _with_own_training(kind: type[Frozen], given: Any) -> Any:
     """`given` with the training settings that are not in it as `kind` has them, not as TrainConfig does."""
     if not isinstance(given, Mapping):
@@ -281,9 +332,9 @@ def _with_own_training(kind: type[Frozen], given: Any) -> Any:
     return {**given, "train": {**default.model_dump(), **train}} if isinstance(train, Mapping) else given
 
 
-AnyConfig = PretrainConfig | FinetuneConfig | TranslateConfig
-JOBS: list[type[Frozen]] = [PretrainConfig, FinetuneConfig, TranslateConfig]
-RunConfig = Annotated[Union[PretrainConfig, FinetuneConfig, TranslateConfig], Field(discriminator="job")]
+AnyConfig = PretrainConfig | FinetuneConfig | TranslateConfig | MatchConfig
+JOBS: list[type[Frozen]] = [PretrainConfig, FinetuneConfig, TranslateConfig, MatchConfig]
+RunConfig = Annotated[Union[PretrainConfig, FinetuneConfig, TranslateConfig, MatchConfig], Field(discriminator="job")]
 _RUN_CONFIG: TypeAdapter[AnyConfig] = TypeAdapter(RunConfig)
 
 

@@ -168,3 +168,57 @@ ModelConfig = Annotated[
 
 def is_theirs(given: Any) -> bool:
     return isinstance(given, HuggingFaceConfig) or (isinstance(given, Mapping) and "model_type" in given)
+
+
+class PixelsConfig(Frozen):
+    """How a picture is scaled, cut and centred for a model; the defaults are ImageNet's."""
+
+    size: int = Field(224, ge=1, le=2048)  # pixels of a side of the square that the model reads
+    edge: int = Field(256, ge=0, le=2048)  # the shorter side is made so long, and the middle cut out; 0: squeezed whole
+    resample: Literal["bilinear", "bicubic"] = "bilinear"
+    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
+    std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+
+
+class PatchConfig(Frozen):
+    """The shape of an image transformer."""
+
+    size: int = Field(64, ge=1)  # pixels of a side of the picture
+    patch: int = Field(8, ge=1)  # pixels of a side of what is one token
+    layers: int = Field(4, ge=1)
+    heads: int = Field(4, ge=1)
+    width: int = Field(128, ge=1)
+
+    @model_validator(mode="after")
+    def parts_fit(self) -> Self:
+        if self.size % self.patch or self.width % self.heads:
+            raise ValueError(
+                f"size ({self.size}) must be a multiple of patch ({self.patch}), width ({self.width}) of heads ({self.heads})"
+            )
+        return self
+
+
+class ImageConfig(Frozen):
+    """The shape of an image encoder."""
+
+    kind: Literal["mobilenet-v2", "efficientnet-lite0", "transformer"]
+    pixels: PixelsConfig = PixelsConfig()
+    patches: PatchConfig = PatchConfig()  # of the transformer
+
+
+class SpaceConfig(Frozen):
+    """The space that captions and pictures share, and the way into it."""
+
+    width: int = Field(256, ge=1)
+    projection: Literal["linear", "mlp"] = "linear"
+    hidden: int = Field(512, ge=1)  # of the mlp
+    dropout: float = Field(0.1, ge=0, lt=1)
+
+
+class DualConfig(Frozen):
+    """The shape of two towers and the space that they share."""
+
+    text: ModelConfig
+    pool: Literal["last", "cls", "mean"]
+    image: ImageConfig
+    space: SpaceConfig

@@ -40,6 +40,18 @@ def read_columns(path: Path, wanted: Sequence[Wanted], reading: Reading = PLAIN)
             return _arrow(path, wanted, reading)
 
 
+def column_names(path: Path, reading: Reading = PLAIN) -> list[str]:
+    """The names in the header, or in the first row where every row has them."""
+    match path.suffix.lower():
+        case ".csv" | ".tsv":
+            return [name.strip() for name in next(_csv_rows(path, read_text(path, reading)), (1, []))[1]]
+        case ".jsonl" | ".ndjson":
+            first = next((n, line) for n, line in enumerate(lines(read_text(path, reading)), 1) if line.strip())
+            return list(_json_object(f"{path}, line {first[0]}", first[1]))
+        case _:
+            return list(_arrow_table(path).column_names)
+
+
 def _separated(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[list[str]]:
     rows = _csv_rows(path, read_text(path, reading))
     _, header = next(rows, (1, []))
@@ -146,7 +158,7 @@ def _finite(digits: str) -> float:
     return value
 
 
-def _arrow(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[list[str]]:
+def _arrow_table(path: Path) -> Any:
     check_file(path)
     import pyarrow
     from pyarrow import ipc, parquet
@@ -158,11 +170,17 @@ def _arrow(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[l
             with pyarrow.memory_map(str(path)) as source:
                 table = ipc.open_stream(source).read_all()  # as the datasets library saves it
         table.validate(full=True)  # a damaged one can otherwise take the whole process down
-        header = list(table.column_names)
+        list(table.column_names)
     except (pyarrow.ArrowException, OSError, ValueError) as error:  # ValueError: a name that is no UTF-8
         raise DataError(f"{path}: not a readable {path.suffix[1:]} file ({error}).", "DATA_FORMAT") from None
     if not table.num_rows:
         raise DataError(f"{path}: the file has no rows.", "DATA_EMPTY")
+    return table
+
+
+def _arrow(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[list[str]]:
+    table = _arrow_table(path)
+    header = list(table.column_names)
     names = [_column(path, header, *column) for column in wanted]
     first = 0
     for batch in table.select(names).to_batches():

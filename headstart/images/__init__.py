@@ -1,0 +1,1 @@
+"""Pictures in, pixels out."""

@@ -1,0 +1,126 @@
+"""Pictures and their captions: read from a table, and split by picture.
+
+    pairs.csv, .tsv, .jsonl, .parquet   columns file and caption, and group if some pictures belong together
+    a folder                            with pairs.csv and images/ in it
+
+All captions of a picture, and all pictures of a group, stand on the same side of a split.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headstart.config import CaptionsConfig
+from headstart.errors import DataError
+from headstart.text.files import PLAIN, Reading, check_file
+from headstart.text.read import squeezed
+from headstart.text.split import digest, hash_split
+from headstart.text.tables import Wanted, column_names, is_table, read_columns
+
+FILE_COLUMNS = ("file", "image", "filename", "file_name", "path")
+CAPTION_COLUMNS = ("caption", "text", "sentence", "title", "description")
+
+Captions = dict[str, list[str]]  # of each file, in the order of the table
+
+
+@dataclass(frozen=True)
+class Captioned:
+    """A table as it was read."""
+
+    captions: Captions
+    groups: Mapping[str, str]  # what each file belongs to; itself, where nothing else is said
+    folder: Path  # of the files
+    blank: int = 0  # rows without a file or a caption, left out
+    reading: Reading = PLAIN
+
+
+@dataclass(frozen=True)
+class CaptionParts:
+    train: Captions
+    valid: Captions
+    test: Captions
+
+    def parts(self) -> dict[str, Captions]:
+        return {"train": self.train, "valid": self.valid, "test": self.test}
+
+    def facts(self) -> dict[str, Any]:
+        """Sizes, for data.json."""
+        parts = self.parts()
+        lines = (f"{n}\t{file}\t{text}" for n, part in parts.items() for file, texts in part.items() for text in texts)
+        return {
+            "images": {name: len(part) for name, part in parts.items()},
+            "captions": {name: sum(map(len, part.values())) for name, part in parts.items()},
+            "split_sha256": digest(*lines),
+        }
+
+
+def table_of(pairs: str | Path) -> Path:
+    """The table that a path stands for: itself, or pairs.csv of a folder."""
+    return Path(pairs) / "pairs.csv" if os.path.isdir(pairs) else Path(pairs)
+
+
+def read_captions(cfg: CaptionsConfig) -> Captioned:
+    """Every picture that the table names, with its captions."""
+    path, reading = table_of(cfg.pairs), Reading(cfg)
+    check_file(path)
+    if not is_table(path):
+        raise DataError(
+            f"{path}: captions are read from a .csv, .tsv, .jsonl or .parquet file with the columns file and caption.",
+            "DATA_FORMAT",
+        )
+    columns: list[Wanted] = [
+        (cfg.file_column, FILE_COLUMNS, "--file-column"),
+        (cfg.caption_column, CAPTION_COLUMNS, "--caption-column"),
+    ]
+    group = cfg.group_column or ("group" if "group" in column_names(path, reading) else None)
+    if group:
+        columns.append((group, (), "--group-column"))
+    captions: Captions = {}
+    groups: dict[str, str] = {}
+    blank = 0
+    for file, text, *rest in read_columns(path, columns, reading):
+        name, caption = os.path.normpath(file.strip()) if file.strip() else "", squeezed(text)
+        if not name or not caption:
+            blank += 1
+            continue
+        captions.setdefault(name, [])
+        if caption not in captions[name]:
+            captions[name].append(caption)
+        groups.setdefault(name, rest[0].strip() if rest and rest[0].strip() else name)
+    if not captions:
+        raise DataError(f"{path}: no row with a file and a caption.", "DATA_EMPTY")
+    return Captioned(captions, groups, _folder(cfg, path), blank, reading)
+
+
+def split_captions(found: Captioned, unusable: Collection[str], cfg: CaptionsConfig) -> CaptionParts:
+    """The pictures that can be used, split by picture."""
+    files = [file for file in found.captions if file not in unusable]
+    test: list[str] = []
+    if cfg.test_fraction:
+        files, test = _by_group(files, found.groups, cfg.test_fraction, cfg.split_seed)
+    train, valid = _by_group(files, found.groups, cfg.valid_fraction, cfg.split_seed + 1)
+    if len(train) < 2 or len(valid) < 2:
+        raise DataError(
+            f"{cfg.pairs}: {len(train) + len(valid) + len(test)} pictures are too few to learn from some and to hold "
+            "some out.",
+            "DATA_SMALL",
+        )
+    return CaptionParts(*({file: found.captions[file] for file in part} for part in (train, valid, test)))
+
+
+def _by_group(files: list[str], groups: Mapping[str, str], fraction: float, seed: int) -> tuple[list[str], list[str]]:
+    return hash_split(files, [groups[file] for file in files], [""] * len(files), fraction, seed)
+
+
+def _folder(cfg: CaptionsConfig, table: Path) -> Path:
+    if cfg.images:
+        if not os.path.isdir(cfg.images):
+            raise DataError(f"{cfg.images}: no such folder of images.", "DATA_PATH")
+        inside = Path(cfg.images) / "images"  # a pack
+        return inside if (Path(cfg.images) / "pairs.csv").exists() and inside.is_dir() else Path(cfg.images)
+    beside = table.parent / "images"
+    return beside if beside.is_dir() else table.parent

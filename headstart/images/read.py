@@ -1,0 +1,98 @@
+"""Image files made by others become pictures: what may be opened, how large, and every kind made one.
+
+What a file is, its content says, and only PNG, JPEG and WebP are tried. The size stands in the header, and a picture
+with too many pixels is refused before one of them is decoded.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from headstart.errors import DataError, first_line
+from headstart.text.files import check_file
+
+FORMATS = ("PNG", "JPEG", "WEBP")
+MOST_PIXELS = 50_000_000
+MOST_BYTES = 20 * 2**20
+# A file that is called so is meant to be a picture; what else lies in a folder is passed over.
+NAMES = {".png", ".jpg", ".jpeg", ".jpe", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".svg", ".heic", ".avif", ".ico"}
+
+
+def find_images(folder: str | Path) -> list[str]:
+    """Every file below `folder` that is called a picture, by its path from there, in order."""
+    if not os.path.isdir(folder):
+        check_file(Path(folder))
+        raise DataError(f"{folder}: this is a file; a folder of images is needed here.", "DATA_PATH")
+    found = [
+        os.path.relpath(os.path.join(place, name), folder)
+        for place, _, names in os.walk(folder)
+        for name in names
+        if os.path.splitext(name)[1].lower() in NAMES and not name.startswith(".")
+    ]
+    if not found:
+        raise DataError(f"{folder}: no .png, .jpg or .webp file in this folder.", "DATA_EMPTY")
+    return sorted(found)
+
+
+def read_image(path: Path) -> Image.Image:
+    """The first frame of an image file, upright and in RGB; a DataError of one sentence for what cannot be used."""
+    check_file(path)
+    size = path.stat().st_size
+    if not size:
+        raise _refusal(path, "the file is empty")
+    if size > MOST_BYTES:
+        raise _refusal(path, f"{size:,} bytes are more than the {MOST_BYTES:,} that are read")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what it warns of is a bomb, which is refused below, or bad metadata
+            with Image.open(path, formats=FORMATS) as image:
+                if image.width * image.height > MOST_PIXELS:
+                    raise Image.DecompressionBombError(f"{image.width:,} x {image.height:,} pixels")
+                image.load()
+                return _rgb(ImageOps.exif_transpose(image))
+    except UnidentifiedImageError:
+        raise _refusal(path, "not a PNG, JPEG or WebP image") from None
+    except Image.DecompressionBombError as error:
+        found = re.search(r"\d[\d, x]*", str(error))
+        many = f"{found[0].strip()} pixels are more than" if found else "more pixels than"
+        raise _refusal(path, f"{many} the {MOST_PIXELS:,} that are decoded") from None
+    except (OSError, SyntaxError, ValueError, struct.error, EOFError, IndexError, KeyError, TypeError) as error:
+        raise _refusal(path, f"damaged ({first_line(error)})") from None  # Pillow raises all of these
+
+
+def refuse_bad(bad: dict[str, str], strict: bool, usable: int, where: str) -> None:
+    """Go on without the files that cannot be used, unless none can, or none may be left out."""
+    if bad and (strict or not usable):
+        first = "; ".join(f"{name}: {why}" for name, why in list(bad.items())[:3])
+        more = f"; and {len(bad) - 3} more" if len(bad) > 3 else ""
+        raise DataError(
+            f"{where}: {len(bad)} of {len(bad) + usable} images cannot be used: {first}{more}.", "DATA_IMAGE"
+        )
+
+
+def bad_notes(bad: dict[str, str], most: int = 20) -> Sequence[str]:
+    """What to tell of files that were left out."""
+    told = [f"{name} was left out: {why}." for name, why in list(bad.items())[:most]]
+    more = [f"and {len(bad) - most} more."] if len(bad) > most else []
+    return [*told, *more, f"{len(bad)} images were left out."] if bad else []
+
+
+def _refusal(path: Path, why: str) -> DataError:
+    return DataError(f"{path}: {why}.", "DATA_IMAGE")
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I"):  # 16 bits a pixel, which Pillow would cut off at 255
+        image = Image.fromarray((np.asarray(image).astype(np.float32) / 257).round().clip(0, 255).astype(np.uint8))
+    if image.has_transparency_data:
+        seen = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen)
+    return image.convert("RGB")
