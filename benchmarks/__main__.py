@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import buckets, frozen, generation, language, looking, translation
+from benchmarks import buckets, frozen, generation, images, language, looking, translation
 from benchmarks.timing import timed
 
 
@@ -47,6 +47,8 @@ def main() -> None:
         f"`headstart --help`: {helped:.2f} s.",
         "",
         looking.line(args.samples),
+        "",
+        images.line(args.samples),
     ]
     args.out.write_text("\n".join(lines) + "\n", "utf-8")
     print("\n".join(lines))  # noqa: T201

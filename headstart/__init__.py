@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Classifier": "headstart.use.predict",
+    "ImageSearch": "headstart.use.search",
     "Inspector": "headstart.use.inspect",
     "LanguageModel": "headstart.use.estimator",
     "Study": "headstart.study.study",
@@ -20,11 +21,13 @@ _HOMES = {
     "Translations": "headstart.use.translate",
     "finetune": "headstart.train.finetune",
     "inspect": "headstart.use.inspect",
+    "match": "headstart.train.match",
     "pretrain": "headstart.train.pretrain",
     "translate": "headstart.train.translate",
 }
 __all__ = [
     "Classifier",
+    "ImageSearch",
     "Inspector",
     "LanguageModel",
     "Study",
@@ -33,6 +36,7 @@ __all__ = [
     "compare",
     "finetune",
     "inspect",
+    "match",
     "pretrain",
     "translate",
 ]

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import settings
+from PIL import Image
 
 from headstart.shapes import HuggingFaceConfig, TransformerConfig
 
@@ -107,3 +108,79 @@ def elsewhere() -> Callable[..., HuggingFaceConfig]:
         return shape_of({"model_type": model_type, "vocab_size": 53, **ELSEWHERE[model_type], **settings}, "test")
 
     return make
+
+
+BELOW = {
+    "red": "brick",
+    "green": "grass",
+    "blue": "ocean",
+    "yellow": "sand",
+}  # other words, so that their order says nothing
+COLORS = {"red": (220, 30, 30), "green": (30, 200, 40), "blue": (40, 60, 230), "yellow": (230, 220, 40)}
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with pairs.csv and images/: 48 pictures of one or two colours, each with two captions that name them."""
+    folder = tmp_path_factory.mktemp("pictures")
+    (folder / "images").mkdir()
+    rows = ["file,caption"]
+    for above in COLORS:
+        for below in COLORS:
+            for shade in range(3):
+                image = Image.new("RGB", (20, 16), tuple(max(0, c - 12 * shade) for c in COLORS[above]))
+                image.paste(COLORS[below], (0, 8, 20, 16))
+                name = f"{above}-{below}-{shade}.png"
+                image.save(folder / "images" / name)
+                rows += [
+                    f"{name},{above} over {BELOW[below]}",
+                    f"{name},the lower half is {BELOW[below]} the upper {above}",
+                ]
+    (folder / "pairs.csv").write_text("\n".join(rows) + "\n", "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def towers(tmp_path_factory: pytest.TempPathFactory, pictures: Path) -> dict[str, str]:
+    """A text tower (a run of two steps) and an image tower (a folder), both tiny and nearly random."""
+    from safetensors.torch import save_file
+
+    from headstart.config import PretrainConfig
+    from headstart.models.vision import build_encoder
+    from headstart.schema import parse
+    from headstart.shapes import ImageConfig, PatchConfig, PixelsConfig
+    from headstart.train.checkpoint import weights
+    from headstart.train.pretrain import pretrain
+
+    folder = tmp_path_factory.mktemp("towers")
+    captions = [line.partition(",")[2] for line in (pictures / "pairs.csv").read_text().splitlines()[1:]]
+    (folder / "captions.txt").write_text("\n".join(captions))
+    train = {"steps": 2, "batch_size": 4, "eval_every": 2, "threads": 1, "tensorboard": False}
+    settings: dict[str, Any] = {"data": {"paths": [str(folder / "captions.txt")], "unit": "line"}, "train": train}
+    settings |= {"model": {"size": "nano", "context": 24}, "tokenizer": {"kind": "word"}, "objective": "masked"}
+    pretrain(parse(PretrainConfig, settings), folder / "text")
+    (folder / "image").mkdir()
+    torch.manual_seed(0)
+    patches = PatchConfig(size=16, patch=4, layers=1, heads=2, width=32)
+    cfg = ImageConfig(kind="transformer", pixels=PixelsConfig(size=16, edge=0), patches=patches)
+    (folder / "image" / "config.json").write_text(cfg.model_dump_json())
+    random = weights(build_encoder(cfg))
+    random["positions"] *= 50  # so that it can tell above from below without having learned to
+    save_file(random, folder / "image" / "model.safetensors")
+    return {"text": str(folder / "text"), "image": str(folder / "image")}
+
+
+@pytest.fixture(scope="session")
+def matcher(tmp_path_factory: pytest.TempPathFactory, pictures: Path, towers: dict[str, str]) -> Path:
+    """A finished run of match train on the pictures, with frozen towers."""
+    from headstart.config import MatchConfig
+    from headstart.schema import parse
+    from headstart.train.match import match
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADSTART_CACHE", str(tmp_path_factory.mktemp("cache")))
+        settings = {**towers, "data": {"pairs": str(pictures)}, "space": {"width": 16}}
+        train = {"steps": 150, "lr": 0.01, "batch_size": 16, "threads": 1, "tensorboard": False}
+        folder = tmp_path_factory.mktemp("runs") / "matcher"
+        match(parse(MatchConfig, {**settings, "train": train}), folder)
+    return folder

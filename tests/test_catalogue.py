@@ -8,13 +8,16 @@ import os
 import re
 import shutil
 import stat
+import struct
 import tempfile
 import tomllib
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer.testing
+from PIL import Image
 from typer.testing import CliRunner, Result
 
 from headstart.cli import app
@@ -41,8 +44,8 @@ def built_once():
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A causal and a masked language model and a classifier, each after two steps."""
+def runs(tmp_path_factory: pytest.TempPathFactory, matcher: Path, towers: dict[str, str]) -> dict[str, Path]:
+    """A causal and a masked language model and a classifier, each after two steps; and what matches pictures."""
     from headstart.train.finetune import finetune
     from headstart.train.pretrain import pretrain
 
@@ -55,12 +58,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     pretrain(parse(PretrainConfig, {**common, "model": shape, "objective": "masked"}), folder / "mlm")
     settings = {"base": str(folder / "lm"), "data": {"train": str(reviews)}, "train": train}
     finetune(parse(FinetuneConfig, settings), folder / "clf")
-    return {name: folder / name for name in ("lm", "mlm", "clf")}
+    made = {name: folder / name for name in ("lm", "mlm", "clf")}
+    return {**made, "matcher": matcher, "encoder": Path(towers["image"])}
 
 
 @pytest.mark.parametrize(("case", "command"), CASES)
 def test_a_fault_gives_one_sentence_and_costs_nothing(case, command, runs, tmp_path, monkeypatch, tmp_path_factory):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("crash")))  # a bug's report is no run's file
+    monkeypatch.setenv("HEADSTART_CACHE", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.chdir(tmp_path)
     places = _make(case, tmp_path, runs)
     argv = [_placed(argument, places) for argument in _whole(command)]
@@ -300,6 +305,33 @@ def _folder_among_texts(here: Path, runs: dict[str, Path]) -> None:
         (here / "made" / name).mkdir(parents=True)
 
 
+def _bad_images(here: Path, runs: dict[str, Path]) -> None:
+    """A bomb, a file cut short, an empty one and a drawing, each with a caption."""
+    chunks = [b"IHDR" + struct.pack(">IIBBBBB", 50_000, 50_000, 8, 2, 0, 0, 0), b"IDAT", b"IEND"]
+    bomb = b"".join(struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in chunks)
+    (here / "made").mkdir()
+    Image.effect_noise((64, 64), 50).save(here / "made" / "cut.jpg")
+    (here / "made" / "cut.jpg").write_bytes((here / "made" / "cut.jpg").read_bytes()[:-300])
+    for name, data in (("bomb.png", b"\x89PNG\r\n\x1a\n" + bomb), ("empty.webp", b""), ("drawing.svg", b"<svg/>")):
+        (here / "made" / name).write_bytes(data)
+    _caption(here / "made")
+
+
+def _one_bad_image(here: Path, runs: dict[str, Path]) -> None:
+    _bad_images(here, runs)
+    for name in ("bomb.png", "empty.webp", "drawing.svg"):
+        (here / "made" / name).unlink()
+    Image.new("RGB", (8, 8), "red").save(here / "made" / "good.png")
+    _caption(here / "made")
+
+
+def _caption(folder: Path) -> None:
+    files = sorted(path.name for path in folder.iterdir() if path.suffix != ".csv")
+    (folder / "pairs.csv").write_text(
+        "".join(f"{line}\n" for line in ["file,caption", *(f"{f},a thing" for f in files)])
+    )
+
+
 def _run_with(**changes: Any):
     """A copy of a finished run with files replaced, or removed where the new content is None."""
 
@@ -342,6 +374,8 @@ MAKERS = {
     "loop": _loop,
     "unreadable": _unreadable,
     "folder": _folder,
+    "bad images": _bad_images,
+    "one bad image": _one_bad_image,
     "folder among texts": _folder_among_texts,
     "folder with a name that is no UTF-8": _folder_with_a_strange_name,
     "unfinished run": _run_with(result_json=None),

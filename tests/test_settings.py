@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from headstart.cli import app
 from headstart.cli.settings import FLAGS, file_settings, nested_settings, recipe
-from headstart.config import FinetuneConfig, PretrainConfig, TranslateConfig
+from headstart.config import FinetuneConfig, MatchConfig, PretrainConfig, TranslateConfig
 from headstart.schema import Frozen, parse, read_toml, tables, to_toml
 from headstart.shapes import TransformerConfig
 from headstart.train.finetune import finetune
@@ -27,11 +27,13 @@ KINDS: dict[str, type[Frozen]] = {
     "pretrain": PretrainConfig,
     "finetune": FinetuneConfig,
     "translate train": TranslateConfig,
+    "match train": MatchConfig,
 }
 REQUIRED: dict[type[Frozen], dict[str, Any]] = {
     PretrainConfig: {"data": {"paths": ["a"]}},
     FinetuneConfig: {"data": {"train": "a"}, "base": "b"},
     TranslateConfig: {"data": {"pairs": ["a"]}},
+    MatchConfig: {"data": {"pairs": "a"}},
 }
 REQUIRED_NAMES = ("data.paths", "data.train", "data.pairs", "base")
 NO_SETTINGS = {"--out", "--config", "--set", "--resume", "--dry-run", "--json", "--quiet", "--debug"}
@@ -102,6 +104,7 @@ WRONG = [
     ("pretrain", "--seed", "-1"), ("pretrain", "--threads", "-1"), ("finetune", "--init", "zzz"),
     ("finetune", "--train", "zzz"), ("finetune", "--pool", "zzz"), ("finetune", "--epochs", "0"),
     ("finetune", "--batch-size", "0"), ("finetune", "--lr", "-1"), ("translate train", "--model", "rnn"),
+    ("match train", "--train", "last:1"), ("match train", "--pool", "zzz"), ("match train", "--epochs", "0"),
     ("translate train", "--hidden", "0"), ("translate train", "--split", "letters"), ("translate train", "--beam", "0"),
 ]  # fmt: skip
 
@@ -122,7 +125,7 @@ def test_a_wrong_value_is_told_by_setting_and_flag(verb: str, flag: str, value: 
 def test_the_example_holds_every_setting_with_its_default(verb: str) -> None:
     kind, file = KINDS[verb], EXAMPLES / f"{verb.split()[0]}.toml"
     settings, text = read_toml(file), file.read_text("utf-8")
-    needed = {"pretrain": "paths", "finetune": "train", "translate train": "pairs"}[verb]
+    needed = {"pretrain": "paths", "finetune": "train", "translate train": "pairs", "match train": "pairs"}[verb]
     required = {"data": {needed: settings["data"][needed]}} | ({"base": settings["base"]} if "base" in settings else {})
     assert parse(kind, settings) == parse(kind, required)
     tables = re.split(r"^\[(\w+)\](?: +#.*)?$", text, flags=re.MULTILINE)

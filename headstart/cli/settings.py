@@ -39,6 +39,13 @@ FLAGS = {
     "target.kind": "--target-level",
     "model.kind": "--model",
     "model.hidden": "--hidden",
+    "text": "--text",
+    "image": "--image",
+    "data.images": "--images",
+    "data.file_column": "--file-column",
+    "data.caption_column": "--caption-column",
+    "data.group_column": "--group-column",
+    "data.strict": "--strict",
     "data.encoding": "--encoding",
     "data.on_bad_bytes": "--on-bad-bytes",
     "data.strip_nul": "--strip-nul",
@@ -109,8 +116,9 @@ def file_settings(kind: Any, file: str) -> dict[str, Any]:
     if isinstance(model, dict) and model.get("vocab"):  # only a run knows that: this file is one's config.toml
         return recipe(parse(kind, settings, file))
     _place_data(data)
-    if isinstance(settings.get("base"), str):
-        settings["base"] = placed_base(settings["base"])
+    for name in ("base", "text", "image"):
+        if isinstance(settings.get(name), str):
+            settings[name] = placed_base(settings[name])
     return settings
 
 
@@ -130,7 +138,7 @@ def study_settings(file: Path) -> dict[str, Any]:
 def _place_data(data: Any) -> None:
     if not isinstance(data, dict):
         return
-    for name in ("train", "valid", "test"):
+    for name in ("train", "valid", "test", "pairs", "images"):
         if isinstance(data.get(name), str):
             data[name] = placed(data[name])
     for name in ("paths", "pairs", "valid", "test"):

@@ -93,7 +93,7 @@ class HuggingFaceBase(Base):
         kind, self.width, self.max_len, self.causal = KINDS[cfg.model_type], cfg.width, cfg.context, cfg.causal
         config = _their_config(cfg.model_type, cfg.settings)
         config._attn_implementation = "sdpa"
-        self.inner = getattr(_transformers(), f"{kind.classes}Model")(config, **(kind.options or {}))
+        self.inner = getattr(transformers(), f"{kind.classes}Model")(config, **(kind.options or {}))
         self._blocks, self._norm = kind.blocks, kind.norm
         self._first = int(config.pad_token_id) + 1 if kind.offset_positions else None
 
@@ -123,7 +123,7 @@ class HuggingFaceBase(Base):
     def new_cache(self, batch: int) -> Cache:
         if not self.causal:
             return super().new_cache(batch)
-        return TheirCache([], theirs=_transformers().DynamicCache(config=self.inner.config))
+        return TheirCache([], theirs=transformers().DynamicCache(config=self.inner.config))
 
     def step(self, ids: Tensor, cache: Cache) -> States:
         assert isinstance(cache, TheirCache), "a cache comes from new_cache"
@@ -176,7 +176,7 @@ def shape_of(described: Mapping[str, Any], source: str) -> HuggingFaceConfig:
         if described.get(key, usual) not in (usual, None):
             raise ModelError(f"{source}: a {model_type} model with {key} = {described[key]} is not supported.")
     theirs = _their_config(model_type, described, source)
-    own = _own_settings(type(theirs)) - _IDLE
+    own = own_settings(type(theirs)) - _IDLE
     if not kind.offset_positions:
         own -= {"pad_token_id"}  # padding is masked; the embedding of whatever token stands there learns as any other
     settings = _without_none({key: value for key, value in theirs.to_dict().items() if key in own})
@@ -202,9 +202,9 @@ def shape_of(described: Mapping[str, Any], source: str) -> HuggingFaceConfig:
 
 
 def _their_config(model_type: str, settings: Mapping[str, Any], source: str = "") -> Any:
-    kind = getattr(_transformers(), f"{KINDS[model_type].classes}Config")
+    kind = getattr(transformers(), f"{KINDS[model_type].classes}Config")
     legacy = {"rope_theta", "rope_scaling", *kind.attribute_map}  # older names, which it still understands
-    known = {key: value for key, value in settings.items() if key in _own_settings(kind) | legacy}
+    known = {key: value for key, value in settings.items() if key in own_settings(kind) | legacy}
     try:
         return kind(**known)
     except Exception as error:  # the library raises kinds of its own for a value that it does not take
@@ -214,9 +214,9 @@ def _their_config(model_type: str, settings: Mapping[str, Any], source: str = ""
         ) from None
 
 
-def _own_settings(kind: Any) -> set[str]:
+def own_settings(kind: Any) -> set[str]:
     """The settings of a kind of configuration that not every kind has."""
-    return kind().to_dict().keys() - _transformers().PreTrainedConfig().to_dict().keys()
+    return kind().to_dict().keys() - transformers().PreTrainedConfig().to_dict().keys()
 
 
 def _without_none(value: Any) -> Any:
@@ -226,7 +226,7 @@ def _without_none(value: Any) -> Any:
     return [_without_none(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def _transformers() -> ModuleType:
+def transformers() -> ModuleType:
     try:
         import transformers
     except ImportError:

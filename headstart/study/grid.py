@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headstart.config import LabelledConfig
-from headstart.errors import ConfigError, DataError, Stopped, UserError
+from headstart.config import LabelledConfig, MatchConfig
+from headstart.errors import ConfigError, DataError, ModelError, Stopped, UserError
 from headstart.schema import differences, parse, read_toml, to_toml
 from headstart.shapes import HuggingFaceConfig
 from headstart.study.baselines import BASELINES
@@ -159,7 +159,10 @@ def _pretrained(out: Path, cfg: StudyConfig, watch: Watch) -> Iterator[BaseRun]:
 def _shape(folder: Path) -> str:
     """Equal for two models that are the same before training: shape and tokenizer."""
     if Run(folder.parent).there:
-        shape, tokenizer = Run.open(folder.parent).config.model, (folder / "tokenizer.json").read_bytes()
+        config = Run.open(folder.parent).config
+        if isinstance(config, MatchConfig):
+            raise ModelError(f"{folder.parent} matches captions and pictures, and is no base of a classifier.")
+        shape, tokenizer = config.model, (folder / "tokenizer.json").read_bytes()
     else:
         from headstart.train.pretrained import read_shape
 
@@ -169,7 +172,9 @@ def _shape(folder: Path) -> str:
 
 
 def _elsewhere(folder: Path) -> bool:
-    return not Run(folder.parent).there or isinstance(Run(folder.parent).config.model, HuggingFaceConfig)
+    return not Run(folder.parent).there or isinstance(
+        getattr(Run(folder.parent).config, "model", None), HuggingFaceConfig
+    )
 
 
 def _note_bases(state: dict[str, Any], bases: Sequence[BaseRun]) -> None:

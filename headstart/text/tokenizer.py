@@ -30,7 +30,7 @@ from headstart.text.vocabulary import KINDS, learn, pieces
 ROLES = {
     "pad": ("<pad>", "[PAD]", "<|pad|>"),
     "unk": ("<unk>", "[UNK]"),
-    "start": ("<s>", "[CLS]", "<|endoftext|>", "<|begin_of_text|>", "<bos>"),
+    "start": ("<s>", "[CLS]", "<|startoftext|>", "<|endoftext|>", "<|begin_of_text|>", "<bos>"),
     "end": ("</s>", "[SEP]", "<|endoftext|>", "<|end_of_text|>", "<eos>"),
     "mask": ("<mask>", "[MASK]"),
 }

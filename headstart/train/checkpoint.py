@@ -105,7 +105,7 @@ def fingerprint(tensors: Tensors) -> str:
     digest = hashlib.sha256()
     for name in sorted(tensors):
         digest.update(name.encode())
-        digest.update(tensors[name].contiguous().cpu().view(torch.uint8).numpy().tobytes())
+        digest.update(tensors[name].contiguous().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from headstart.config import AnyConfig, FinetuneConfig, PretrainConfig, TrainConfig
+from headstart.config import FinetuneConfig, PretrainConfig, TrainConfig, TranslateConfig
 from headstart.text.batch import Batches
 from headstart.train import finetune, pretrain, translate
 from headstart.train.checkpoint import KEPT, Progress, checkpoint_bytes, weight_bytes
@@ -31,7 +31,7 @@ PREDICTED = 150  # bytes beside the text of a test row in predictions.jsonl
 LOGGED = 330  # bytes of a measurement, in log.jsonl and for TensorBoard
 
 
-def estimate(cfg: AnyConfig) -> dict[str, Any]:
+def estimate(cfg: PretrainConfig | FinetuneConfig | TranslateConfig) -> dict[str, Any]:
     """Parameters, tokens, updates, seconds, memory and disk of a run with these settings, on this machine."""
     threads = prepare_device(cfg.train)
     began = time.perf_counter()
@@ -65,7 +65,7 @@ def estimate(cfg: AnyConfig) -> dict[str, Any]:
     }
 
 
-def _prepared(cfg: AnyConfig) -> Job:
+def _prepared(cfg: PretrainConfig | FinetuneConfig | TranslateConfig) -> Job:
     if isinstance(cfg, PretrainConfig):
         return pretrain.prepare(cfg)
     if isinstance(cfg, FinetuneConfig):

@@ -6,8 +6,7 @@ context and the texts. A frozen base is a fixed function, so training on what is
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from torch import Tensor
 from headstart.config import FinetuneConfig
 from headstart.models.heads import Model
 from headstart.tasks.classify import rows_of, vectors_of
+from headstart.text.split import digest
 from headstart.text.tokenizer import Tokenizer
 from headstart.train.checkpoint import fingerprint, weights
 from headstart.train.disk import write_file
@@ -38,14 +38,13 @@ class FrozenFeatures:
     @cached_property
     def _vectors(self) -> tuple[Tensor, dict[str, int]]:
         file = Path(self.cfg.features) / f"{self._key()}.safetensors" if self.cfg.features else None
-        vectors = _read(file) if file else None
-        if vectors is None:
-            rows, owner, _ = rows_of(self.texts, self.tokenizer, self.model.base, self.cfg.long)
-            place = self.cfg.train.device
-            vectors = vectors_of(self.model, rows, owner, len(self.texts), self.tokenizer.pad, place).cpu()
-            if file:
-                write_file(file, save({"features": vectors}))
+        vectors = kept(file, self._made) if file else self._made()
         return vectors, {text: i for i, text in enumerate(self.texts)}
+
+    def _made(self) -> Tensor:
+        rows, owner, _ = rows_of(self.texts, self.tokenizer, self.model.base, self.cfg.long)
+        place = self.cfg.train.device
+        return vectors_of(self.model, rows, owner, len(self.texts), self.tokenizer.pad, place).cpu()
 
     def _key(self) -> str:
         base = self.model.base
@@ -55,10 +54,16 @@ class FrozenFeatures:
             f"{self.cfg.pool} {self.cfg.long}",
             str(base.max_len),
         )
-        digest = hashlib.sha256()
-        for part in (*decides, *self.texts):
-            digest.update(part.encode() + b"\0")
-        return digest.hexdigest()[:24]
+        return digest(*decides, *self.texts)[:24]
+
+
+def kept(file: Path, make: Callable[[], Tensor]) -> Tensor:
+    """What is in the file; made, and kept there, if it is not there or damaged."""
+    found = _read(file)
+    if found is None:
+        found = make()
+        write_file(file, save({"features": found}))
+    return found
 
 
 def _read(file: Path) -> Tensor | None:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from headstart.config import Long, Pool
 from headstart.errors import ModelError
+from headstart.models.base import Base
 from headstart.models.heads import POOLS, ClassHead, LanguageHead, Model
 from headstart.models.huggingface import KINDS, HuggingFaceBase
 from headstart.models.layout import counterpart, from_disk, to_disk
@@ -58,9 +59,14 @@ class Saved:
     unused: tuple[str, ...] = ()  # tensors that it had besides
 
 
+def build_base(cfg: ModelConfig) -> Base:
+    """A base with fresh weights."""
+    return HuggingFaceBase(cfg) if isinstance(cfg, HuggingFaceConfig) else Transformer(cfg)
+
+
 def build_model(cfg: ModelConfig, spec: HeadSpec) -> Model:
     """A model with fresh weights."""
-    base = HuggingFaceBase(cfg) if isinstance(cfg, HuggingFaceConfig) else Transformer(cfg)
+    base = build_base(cfg)
     if spec.kind == "language":
         return Model(base, LanguageHead(cfg, base.embedding))
     bias = KINDS[cfg.model_type].class_bias if isinstance(cfg, HuggingFaceConfig) else True
@@ -86,6 +92,8 @@ def read_model(folder: Path) -> Saved:
         described = read_description(folder)
         if described["head"] == "translate":
             raise ModelError(f"{folder.parent} is a translator. Use headstart translate apply, or translate evaluate.")
+        if described["head"] == "match":
+            raise ModelError(f"{folder.parent} matches captions and pictures. Use headstart search, or match evaluate.")
         spec = HeadSpec(
             described["head"], tuple(described["labels"]), described["pool"], long=described.get("long", "truncate")
         )

@@ -42,7 +42,7 @@ _PICKLED = ("pytorch_model.bin", "model.pt", "model.pth", "model.pkl", "model.ck
 def open_base(name: str, allow_pickle: bool = False) -> Saved:
     """The language model that `name` stands for."""
     folder = find_base(name, allow_pickle)
-    if not _is_ours(folder):
+    if not is_ours(folder):
         return read_pretrained(folder, allow_pickle)
     saved = read_model(folder)
     if saved.head.kind != "language":
@@ -94,7 +94,7 @@ def _shape(folder: Path, gguf: Gguf | None) -> tuple[HuggingFaceConfig, Tokenize
     if gguf:
         cfg, tokenizer = shape_of(gguf.described, str(folder)), gguf.tokenizer
     else:
-        cfg, tokenizer = shape_of(_config_of(folder), str(folder / "config.json")), Tokenizer.load(folder)
+        cfg, tokenizer = shape_of(config_of(folder), str(folder / "config.json")), Tokenizer.load(folder)
     must_agree(tokenizer, cfg, folder)
     return cfg, tokenizer
 
@@ -104,7 +104,7 @@ def read_pretrained(folder: Path, allow_pickle: bool = False) -> Saved:
     file = _gguf_of(folder)
     gguf = read_gguf(file) if file else None
     cfg, tokenizer = _shape(folder, gguf)
-    tensors = gguf.tensors if gguf else _weights_of(folder, allow_pickle)
+    tensors = gguf.tensors if gguf else weights_of(folder, allow_pickle)
     if cfg.layers > len(tensors):
         raise ModelError(f"{folder}: its settings speak of {cfg.layers} layers; it holds {len(tensors)} tensors.")
     spec = HeadSpec("language")
@@ -172,8 +172,9 @@ def _under_our_names(
     return state, [name for name, b in bare.items() if not _CONSTANT.search(b) or b.startswith("pooler.")]
 
 
-def _is_ours(folder: Path) -> bool:
-    return folder.is_dir() and not _gguf_of(folder) and "headstart" in _config_of(folder)
+def is_ours(folder: Path) -> bool:
+    """Whether a folder with a model was written by us."""
+    return folder.is_dir() and not _gguf_of(folder) and "headstart" in config_of(folder)
 
 
 def _gguf_of(folder: Path) -> Path | None:
@@ -182,7 +183,8 @@ def _gguf_of(folder: Path) -> Path | None:
     return None if (folder / "config.json").exists() else next(iter(sorted(folder.glob("*.gguf"))), None)
 
 
-def _config_of(folder: Path) -> Mapping[str, Any]:
+def config_of(folder: Path) -> Mapping[str, Any]:
+    """What config.json says."""
     try:
         described = json.loads((folder / "config.json").read_text("utf-8"))
     except FileNotFoundError:
@@ -194,7 +196,7 @@ def _config_of(folder: Path) -> Mapping[str, Any]:
     return described
 
 
-def _weights_of(folder: Path, allow_pickle: bool) -> Tensors:
+def weights_of(folder: Path, allow_pickle: bool) -> Tensors:
     """Every tensor in the folder by name, out of one file or several."""
     if (folder / "model.safetensors").exists():
         return _safetensors(folder / "model.safetensors")

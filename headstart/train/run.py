@@ -326,7 +326,7 @@ def _other_settings(run: Path, changed: list[str]) -> ConfigError:
 
 def verb(job: str) -> str:
     """The words of the command line that do a job."""
-    return "translate train" if job == "translate" else job
+    return f"{job} train" if job in ("translate", "match") else job
 
 
 def runs_in(folder: str | Path) -> list[Run]:

@@ -1,0 +1,293 @@
+"""The verbs about captions and pictures: search, and match train, evaluate, classify."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from headstart.cli.app import (
+    BadBytes,
+    Config,
+    Debug,
+    Device,
+    Encoding,
+    Json,
+    LongestLine,
+    Out,
+    Quiet,
+    Resume,
+    RunArgument,
+    Seed,
+    Set,
+    StripNul,
+    Threads,
+    app,
+    job_config,
+    reading_settings,
+    training_settings,
+)
+from headstart.cli.complete import runs
+from headstart.cli.settings import nested_settings, placed
+from headstart.cli.terminal import Bar, guarded, show, show_json, show_notes, show_table
+from headstart.cli.usage import Verbs
+
+match = typer.Typer(cls=Verbs, help="Captions and pictures: train, score and classify.", rich_markup_mode=None)
+app.add_typer(match, name="match")
+
+Images = Annotated[
+    str | None,
+    Option("--images", help="Folder of the files. [default: images/ beside PAIRS, or the folder of PAIRS]"),
+]
+FileColumn = Annotated[str | None, Option("--file-column", help="Column of the files. [default: found by its name]")]
+CaptionColumn = Annotated[
+    str | None, Option("--caption-column", help="Column of the captions. [default: found by its name]")
+]
+Strict = Annotated[bool, Option("--strict", help="Refuse images that cannot be used, instead of leaving them out.")]
+Folder = Annotated[
+    str, Argument(metavar="IMAGES", help="A folder of .png, .jpg and .webp files, or a pack.", show_default=False)
+]
+
+
+@app.command("search")
+@guarded
+def search(
+    images: Folder,
+    captions: Annotated[list[str], Argument(metavar="CAPTION...", help="What to look for.", show_default=False)],
+    model: Annotated[
+        str | None,
+        Option(
+            help="A run of match train, a folder with a CLIP model, hf:NAME. [default: the newest such run in runs/, or "
+            "one trained on emoji]",
+            autocompletion=runs,
+        ),
+    ] = None,
+    top: Annotated[int, Option(min=1, help="Images to show for each caption.")] = 10,
+    target: Annotated[
+        str | None, Option(help="The wanted image: tells its rank for each caption, and what each word did.")
+    ] = None,
+    png: Annotated[Path | None, Option(help="Draw a contact sheet to this file.")] = None,
+    html: Annotated[Path | None, Option(help="Write a contact sheet as one page to this file.")] = None,
+    strict: Strict = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Find the IMAGES that fit each CAPTION best."""
+    from headstart.images.read import bad_notes
+    from headstart.use.search import ImageSearch, usual_model
+
+    bar = Bar(quiet)
+    name = model or usual_model(bar)
+    folder = ImageSearch.open(images, name, strict, bar)
+    if not quiet:
+        show_notes(bad_notes(folder.bad))
+    edits = folder.edits(target, captions) if target else None
+    sheets = folder.find(captions, top, bool(png or html), edits.target if edits else "")
+    if png or html:
+        from headstart.show.inspection import Inspection
+        from headstart.show.page import page
+        from headstart.show.view import View, picture
+        from headstart.train.disk import write_file
+
+        views: list[View] = [*([edits] if edits else []), *sheets]
+        if png:
+            write_file(png, picture(views).png())
+        if html:
+            seen = [Inspection(name, sheet.caption, (sheet,)) for sheet in sheets]
+            first = [Inspection(name, edits.summary, (edits,))] if edits else []
+            write_file(html, page([*first, *seen]).encode())
+    if as_json and edits:
+        show_json(edits.data())
+    elif as_json:
+        show_json([{"caption": s.caption, **found.data()} for s in sheets for found in s.found])
+    elif edits:
+        show(str(edits))
+    else:
+        show("\n\n".join(f"{sheet.caption}\n{sheet}" if len(sheets) > 1 else str(sheet) for sheet in sheets))
+    if not as_json:
+        for file in filter(None, (png, html)):
+            show(f"contact sheet: {file}")
+
+
+@match.command("train")
+@guarded
+def train(
+    pairs: Annotated[
+        str | None,
+        Argument(
+            metavar="PAIRS", help="A .csv, .tsv or .jsonl of file and caption; or a folder with pairs.csv, a pack."
+        ),
+    ] = None,
+    images: Images = None,
+    out: Out = "runs/matcher",
+    text: Annotated[
+        str | None,
+        Option(help="Base of the text tower: a run, minilm, a folder, hf:NAME. [default: minilm]", autocompletion=runs),
+    ] = None,
+    image: Annotated[
+        str | None,
+        Option(
+            help="Image tower: mobilenet-v2, efficientnet-lite0; or transformer, from nothing. [default: mobilenet-v2]"
+        ),
+    ] = None,
+    scope: Annotated[
+        str | None, Option("--train", help="head: the projections alone; full: the towers too. [default: head]")
+    ] = None,
+    pool: Annotated[
+        str | None, Option(help="Of the text tower: last, cls or mean. [default: what suits the base]")
+    ] = None,
+    epochs: Annotated[int | None, Option(help="Times through the training images. [default: 100]")] = None,
+    batch_size: Annotated[int | None, Option(help="Images told apart at once. [default: 256]")] = None,
+    lr: Annotated[float | None, Option(help="Peak learning rate. [default: 0.001]")] = None,
+    file_column: FileColumn = None,
+    caption_column: CaptionColumn = None,
+    group_column: Annotated[
+        str | None,
+        Option(
+            "--group-column", help="Images of one group stay together in the split. [default: group, if there is one]"
+        ),
+    ] = None,
+    strict: Strict = False,
+    encoding: Encoding = None,
+    on_bad_bytes: BadBytes = None,
+    strip_nul: StripNul = False,
+    max_line_bytes: LongestLine = None,
+    seed: Seed = None,
+    device: Device = None,
+    threads: Threads = None,
+    file: Config = None,
+    settings: Set = None,
+    resume: Resume = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Train a text tower and an image tower to agree on which captions and images belong together."""
+    from headstart.cli.settings import placed_base
+    from headstart.config import MatchConfig
+
+    given: dict[str, Any] = {
+        "text": placed_base(text) if text else None,
+        "image": placed_base(image) if image else None,
+        "scope": scope,
+        "pool": pool,
+        "epochs": epochs,
+        "data.pairs": placed(pairs) if pairs else None,
+        "data.images": placed(images) if images else None,
+        "data.file_column": file_column,
+        "data.caption_column": caption_column,
+        "data.group_column": group_column,
+        "data.strict": strict or None,
+    }
+    given |= reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes)
+    given |= training_settings(batch_size, lr, seed, device, threads)
+    config = job_config(MatchConfig, given, settings, file, out, resume, {"data.pairs": "PAIRS: a table of captions"})
+    from headstart.train.match import match as job
+
+    result = job(config, out, resume, Bar(quiet))
+    if as_json:
+        show_json(result)
+        return
+    show(
+        f"{result['run']}: {Path(result['text']).name} and {Path(result['image']).name}, {result['trained_parameters']:,} of "
+        f"{result['parameters']:,} parameters trained, {result['steps']} steps, {result['seconds']:.0f} s"
+    )
+    for part, name in (("valid", "validation"), ("test", "test")):
+        if result[part]:
+            show()
+            _show_recalls(name, result[part])
+
+
+@match.command("evaluate")
+@guarded
+def evaluate(
+    run: RunArgument,
+    pairs: Annotated[str, Argument(metavar="PAIRS", help="A table of captions, or a pack.", show_default=False)],
+    images: Images = None,
+    file_column: FileColumn = None,
+    caption_column: CaptionColumn = None,
+    strict: Strict = False,
+    encoding: Encoding = None,
+    on_bad_bytes: BadBytes = None,
+    strip_nul: StripNul = False,
+    max_line_bytes: LongestLine = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Score the matcher in RUN on PAIRS: recall both ways, with intervals, beside what guessing would score."""
+    from headstart.config import CaptionsConfig
+    from headstart.images.read import bad_notes
+    from headstart.schema import parse
+    from headstart.use.match import evaluate as scores_on
+
+    settings: dict[str, Any] = {
+        "data.pairs": placed(pairs),
+        "data.images": placed(images) if images else None,
+        "data.file_column": file_column,
+        "data.caption_column": caption_column,
+        "data.strict": strict or None,
+    }
+    settings |= reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes)
+    data = parse(CaptionsConfig, nested_settings(settings, None)["data"])
+    scores = scores_on(run, data, Bar(quiet))
+    if not quiet:
+        show_notes(bad_notes(scores["bad_images"]))
+    if as_json:
+        show_json(scores)
+    else:
+        _show_recalls("", scores)
+
+
+@match.command("classify")
+@guarded
+def classify(
+    run: RunArgument,
+    images: Folder,
+    labels: Annotated[str, Option(help="Names of the labels, with commas. [default: names of the sub-folders]")] = "",
+    template: Annotated[
+        list[str] | None,
+        Option(help="A caption with {} for the label; several are averaged. [default: a photo of a {}, and two more]"),
+    ] = None,
+    strict: Strict = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Label IMAGES with the matcher in RUN, which has seen none of these labels, by the names of the labels alone."""
+    from headstart.cli.terminal import accuracy_line
+    from headstart.images.read import bad_notes
+    from headstart.use.match import TEMPLATES
+    from headstart.use.match import classify as labelled
+
+    names = [name.strip() for name in labels.split(",") if name.strip()]
+    result = labelled(run, images, names, template or TEMPLATES, strict, Bar(quiet))
+    if not quiet:
+        show_notes(bad_notes(result["bad_images"]))
+    if as_json:
+        show_json(result)
+        return
+    for each in result["images"]:
+        show(f"{each['label']}\t{each['probabilities'][each['label']]:.2f}\t{each['file']}")
+    if result["scores"]:
+        show(accuracy_line("accuracy", result["scores"]))
+
+
+def _show_recalls(part: str, scores: dict[str, Any]) -> None:
+    title = f"{part + ', ' if part else ''}{scores['captions']} captions, {scores['images']} images"
+    ways = {"text_to_image": "caption to image", "image_to_text": "image to caption"}
+    rows = [
+        [
+            name,
+            k,
+            f"{score['value']:.4f}",
+            "{:.4f} to {:.4f}".format(*score["interval"]),
+            f"{scores['chance'][way][k]:.4f}",
+        ]
+        for way, name in ways.items()
+        for k, score in scores[way].items()
+    ]
+    show_table([title, "", "", "95 % interval", "chance"], rows, right=(2, 4))

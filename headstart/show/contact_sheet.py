@@ -1,0 +1,149 @@
+"""The pictures that were found for a caption, side by side; and what each word of a caption did."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headstart.show.picture import COLORS, brief
+from headstart.show.table import table
+from headstart.show.view import View
+
+COLUMNS = 5  # pictures beside each other
+
+
+@dataclass(frozen=True)
+class Found:
+    """One picture and how well it fits the caption."""
+
+    file: str
+    score: float  # cosine
+    rank: int
+    thumbnail: bytes  # a small PNG
+
+    def data(self) -> dict[str, Any]:
+        return {"file": self.file, "score": self.score, "rank": self.rank}
+
+    @property
+    def source(self) -> str:
+        """The thumbnail as an address that holds it."""
+        return f"data:image/png;base64,{base64.b64encode(self.thumbnail).decode()}"
+
+
+@dataclass(frozen=True, repr=False)
+class ContactSheet(View):
+    name = "contact_sheet"
+
+    caption: str
+    found: tuple[Found, ...]  # best first
+    of: int  # pictures that were looked through
+    target: str = ""  # a file that is marked
+
+    def data(self) -> dict[str, Any]:
+        return {"caption": self.caption, "images": self.of, "found": [each.data() for each in self.found]}
+
+    def __str__(self) -> str:
+        rows = [[str(each.rank), f"{each.score:.4f}", each.file] for each in self.found]
+        return table(["rank", "score", "file"], rows, right=(0, 1))
+
+    @property
+    def alt(self) -> str:
+        told = ", ".join(f"{each.file} {each.score:.2f}" for each in self.found)
+        return f"The best of {self.of} pictures for '{self.caption}': {told}."
+
+    @property
+    def size(self) -> tuple[float, float]:
+        return 7.2, 0.35 + 1.6 * -(-len(self.found) // COLUMNS)
+
+    def draw(self, figure: Any) -> None:
+        from PIL import Image
+
+        figure.suptitle(brief(self.caption, 90), x=0.01, ha="left", fontsize=9, fontweight="bold")
+        rows = -(-len(self.found) // COLUMNS)
+        grid = figure.subplots(rows, COLUMNS, squeeze=False)
+        for axis in grid.flat:
+            axis.set_axis_off()
+        for axis, each in zip(grid.flat, self.found, strict=False):
+            axis.imshow(Image.open(io.BytesIO(each.thumbnail), formats=("PNG",)))
+            mark = {"color": COLORS[1], "fontweight": "bold"} if each.file == self.target else {}
+            axis.set_title(f"{each.rank}. {each.score:.3f}\n{brief(each.file, 22)}", fontsize=6.5, loc="center", **mark)
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word of a caption: the caption is asked again without it."""
+
+    word: str
+    added: bool  # whether the caption before had it not
+    helps: float  # how much lower the score of the wanted picture is without it
+    rank_without: int
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A caption and where the wanted picture came out."""
+
+    caption: str
+    rank: int
+    score: float
+    best: str  # the file that came first
+    words: tuple[Word, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class CaptionEdits(View):
+    name = "caption_edits"
+
+    target: str
+    of: int  # pictures
+    asked: tuple[Asked, ...]
+
+    def data(self) -> dict[str, Any]:
+        return {
+            "target": self.target,
+            "images": self.of,
+            "captions": [
+                {"caption": a.caption, "rank": a.rank, "score": a.score, "best": a.best, "words": [vars(w) for w in a.words]}
+                for a in self.asked
+            ],
+        }  # fmt: skip
+
+    @property
+    def summary(self) -> str:
+        """How the edits moved the wanted picture."""
+        way = " → ".join(str(a.rank) for a in self.asked)
+        return f"{self.target}: rank {way} of {self.of}"
+
+    def rows(self, asked: Asked) -> list[list[str]]:
+        return [[("+ " if w.added else "") + w.word, f"{w.helps:+.4f}", str(w.rank_without)] for w in asked.words]
+
+    def __str__(self) -> str:
+        parts = [self.summary]
+        for a in self.asked:
+            told = f"{a.caption}\nrank {a.rank} of {self.of}, score {a.score:.4f}; first: {a.best}"
+            header = ["left out", "score it gave", "rank without it"]
+            parts.append(f"{told}\n{table(header, self.rows(a), right=(1, 2))}")
+        return "\n\n".join(parts)
+
+    @property
+    def alt(self) -> str:
+        return self.summary
+
+    @property
+    def size(self) -> tuple[float, float]:
+        return 7.2, 0.9 * len(self.asked) + 0.22 * max(len(a.words) for a in self.asked)
+
+    def draw(self, figure: Any) -> None:
+        figure.suptitle(self.summary, x=0.01, ha="left", fontsize=9, fontweight="bold")
+        axes: Sequence[Any] = figure.subplots(1, len(self.asked), squeeze=False)[0]
+        most = max((abs(w.helps) for a in self.asked for w in a.words), default=0.0) or 1.0
+        for axis, a in zip(axes, self.asked, strict=True):
+            places = range(len(a.words))
+            colors = [COLORS[2] if w.added else COLORS[0] for w in a.words]
+            axis.barh(places, [w.helps for w in a.words], color=colors, height=0.7)
+            axis.set_yticks(places, [f"{brief(w.word, 16)} (without: {w.rank_without})" for w in a.words])
+            axis.set(xlim=(-1.1 * most, 1.1 * most), ylim=(len(a.words) - 0.5, -0.5), xlabel="score that the word gave")
+            axis.set_title(f"{brief(a.caption, 30)}: rank {a.rank}")

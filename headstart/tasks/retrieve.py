@@ -1,0 +1,287 @@
+"""Find the picture of a caption, and the caption of a picture: the contrastive loss, its batches, and recall.
+
+Shapes: N captions, M pictures, E width of the shared space. `owner` (N,) is the picture of each caption; captions of
+one picture are never wrong answers to each other.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from headstart.images.captions import Captions
+from headstart.images.pixels import pixels_of
+from headstart.images.read import read_image
+from headstart.models.dual import DualEncoder, Space
+from headstart.shapes import PixelsConfig
+from headstart.text.batch import Batches, Numbers, Rng, pad
+from headstart.text.tokenizer import Tokenizer, rows_to_read
+
+DEPTHS = (1, 5, 10)  # recall is told at these
+AT_ONCE = 32  # captions or pictures in one piece of the gradient cache
+MEASURED_AT_ONCE = 256  # pictures, with all their captions
+Floats = NDArray[np.float32]
+
+
+def contrastive_loss(texts: Tensor, images: Tensor, owner: Tensor, scale: Tensor) -> Tensor:
+    """Each caption must find its picture among all, and be found by it: nats, the mean of the two ways.
+
+    In the second, the other captions of the picture are left out of the choice: they would be right as well.
+    """
+    logits = scale * texts @ images.T  # (N, M)
+    finding = F.cross_entropy(logits, owner)
+    own = logits.gather(1, owner[:, None]).squeeze(1)  # (N,)
+    others = logits.T.masked_fill(owner[None] == torch.arange(len(images), device=owner.device)[:, None], -torch.inf)
+    rest = others.logsumexp(1)[owner]  # (N,): all captions of other pictures, as this caption's picture sees them
+    found = (torch.logaddexp(own, rest) - own).mean()
+    return (finding + found) / 2
+
+
+@dataclass(frozen=True)
+class SeenBatch:
+    """What frozen towers made of captions and pictures."""
+
+    texts: Tensor  # (N, D)
+    images: Tensor  # (M, D)
+    owner: Tensor  # (N,)
+
+    @property
+    def tokens(self) -> int:
+        return len(self.texts)  # captions, for the rate
+
+    def to(self, device: str) -> SeenBatch:
+        return SeenBatch(self.texts.to(device), self.images.to(device), self.owner.to(device))
+
+
+@dataclass(frozen=True)
+class RawBatch:
+    """Captions and pictures themselves, for towers that learn."""
+
+    ids: Tensor  # (N, T)
+    mask: Tensor  # (N, T)
+    images: Tensor  # pixels: (M, 3, S, S)
+    owner: Tensor  # (N,)
+
+    @property
+    def tokens(self) -> int:
+        return int(self.mask.sum())
+
+    def to(self, device: str) -> RawBatch:
+        return RawBatch(*(each.to(device) for each in (self.ids, self.mask, self.images, self.owner)))
+
+
+M = TypeVar("M", Space, DualEncoder)
+B = TypeVar("B", SeenBatch, RawBatch)
+
+
+class Retrieve(ABC, Generic[M, B]):
+    @abstractmethod
+    def embedded(self, model: M, batch: B) -> tuple[Tensor, Tensor]:
+        """Captions (N, E) and pictures (M, E) of a batch in the shared space."""
+
+    def loss(self, model: M, batch: B) -> tuple[Tensor, float]:
+        captions = len(batch.owner)
+        return contrastive_loss(*self.embedded(model, batch), batch.owner, model.scale) * captions, captions
+
+    def evaluate(self, model: M, batches: Iterable[B]) -> dict[str, Any]:
+        found = self.gathered(model, batches)
+        loss = contrastive_loss(found.texts, found.images, found.owner, model.scale.detach())
+        values = [score["value"] for way in found.recalls().values() for score in way.values()]
+        return {"loss": float(loss), "recall": float(np.mean(values)), "captions": len(found.texts)}
+
+    def rank(self, scores: dict[str, Any]) -> tuple[float, ...]:
+        return (scores["recall"], -scores["loss"])
+
+    @torch.no_grad()
+    def gathered(self, model: M, batches: Iterable[B]) -> Embedded:
+        """All batches as if they were one: each picture is wrong for the captions of all others."""
+        parts, before = [], 0
+        for batch in batches:
+            texts, images = self.embedded(model, batch)
+            parts.append((texts, images, batch.owner + before))
+            before += len(images)
+        return Embedded(*(torch.cat(each) for each in zip(*parts, strict=True)))
+
+
+class RetrieveSeen(Retrieve[Space, SeenBatch]):
+    """Learns the projections alone."""
+
+    def embedded(self, model: Space, batch: SeenBatch) -> tuple[Tensor, Tensor]:
+        return model.text(batch.texts), model.image(batch.images)
+
+
+class RetrieveRaw(Retrieve[DualEncoder, RawBatch]):
+    """Learns the towers too.
+
+    A batch has as many wrong answers as it is large, and seldom fits into memory with all that its gradient needs. So
+    a piece at a time is embedded without that, and once more when its gradient is due (GradCache, Gao et al., 2021).
+    """
+
+    def embedded(self, model: DualEncoder, batch: RawBatch) -> tuple[Tensor, Tensor]:
+        def embed_images(pixels: Tensor) -> Tensor:
+            return model.embed_seen(model.see(pixels))
+
+        pieces = zip(batch.ids.split(AT_ONCE), batch.mask.split(AT_ONCE), strict=True)
+        texts = [checkpoint(model.embed_texts, *piece, use_reentrant=False) for piece in pieces]
+        images = [checkpoint(embed_images, piece, use_reentrant=False) for piece in batch.images.split(AT_ONCE)]
+        return torch.cat(texts), torch.cat(images)
+
+
+class Pairs(ABC, Generic[B]):
+    """Captions and pictures that batches are made of."""
+
+    @abstractmethod
+    def batch(self, files: Sequence[str], texts: Sequence[str], owner: Sequence[int]) -> B:
+        """These pictures and captions; `owner` is the picture of each caption."""
+
+    def batches(self, part: Captions, batch_size: int, seed: int) -> PictureBatches[B]:
+        return PictureBatches(part, batch_size, self.batch, seed)
+
+    def measured(self, part: Captions) -> Iterator[B]:
+        """Every picture once, with all its captions."""
+        files = list(part)
+        for i in range(0, len(files), MEASURED_AT_ONCE):
+            some = files[i : i + MEASURED_AT_ONCE]
+            texts = [(n, text) for n, file in enumerate(some) for text in part[file]]
+            yield self.batch(some, [text for _, text in texts], [n for n, _ in texts])
+
+
+class SeenPairs(Pairs[SeenBatch]):
+    """What frozen towers made of all captions and pictures."""
+
+    def __init__(self, texts: Sequence[str], text_vectors: Tensor, files: Sequence[str], image_vectors: Tensor) -> None:
+        self.text_vectors, self.image_vectors = text_vectors, image_vectors
+        self.texts, self.files = ({name: i for i, name in enumerate(names)} for names in (texts, files))
+
+    def batch(self, files: Sequence[str], texts: Sequence[str], owner: Sequence[int]) -> SeenBatch:
+        captions, pictures = [self.texts[text] for text in texts], [self.files[file] for file in files]
+        return SeenBatch(self.text_vectors[captions], self.image_vectors[pictures], torch.tensor(owner))
+
+
+class RawPairs(Pairs[RawBatch]):
+    """Captions as tokens, and pictures that are read from their files whenever they are needed."""
+
+    def __init__(self, tokenizer: Tokenizer, causal: bool, context: int, folder: Path, pixels: PixelsConfig) -> None:
+        self.tokenizer, self.causal, self.context, self.folder, self.pixels = tokenizer, causal, context, folder, pixels
+
+    def batch(self, files: Sequence[str], texts: Sequence[str], owner: Sequence[int]) -> RawBatch:
+        rows, _ = rows_to_read(texts, self.tokenizer, self.causal, self.context)
+        ids, mask = pad([rows[i] for i in range(len(rows))], self.tokenizer.pad)
+        pictures = [torch.from_numpy(pixels_of(read_image(self.folder / file), self.pixels)) for file in files]
+        return RawBatch(ids, mask, torch.stack(pictures), torch.tensor(owner))
+
+
+class PictureBatches(Batches[B]):
+    """Pictures in a new order every epoch, in batches of nearly equal size, each with one of its captions."""
+
+    made_of = "pictures"
+
+    def __init__(
+        self,
+        part: Captions,
+        batch_size: int,
+        batch: Callable[[Sequence[str], Sequence[str], Sequence[int]], B],
+        seed: int,
+    ) -> None:
+        super().__init__(seed)
+        self.files, self.captions = list(part), list(part.values())
+        self._batch: Callable[[Sequence[str], Sequence[str], Sequence[int]], B] = batch
+        self.per_epoch = max(1, len(part) // batch_size)  # a short batch would have few wrong answers to learn from
+
+    def plan(self, rng: Rng) -> Sequence[Numbers]:
+        return np.array_split(rng.permutation(len(self.files)), self.per_epoch)
+
+    def collate(self, part: Numbers, rng: Rng) -> B:
+        texts = [self.captions[i][rng.integers(len(self.captions[i]))] for i in part.tolist()]
+        return self._batch([self.files[i] for i in part.tolist()], texts, range(len(texts)))
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Captions and pictures in the shared space."""
+
+    texts: Tensor  # (N, E)
+    images: Tensor  # (M, E)
+    owner: Tensor  # (N,)
+
+    @property
+    def scores(self) -> Floats:
+        """The cosine of every caption with every picture, (N, M)."""
+        return (self.texts @ self.images.T).cpu().numpy()
+
+    def recalls(self) -> dict[str, dict[str, Any]]:
+        return recalls(self.scores, self.owner.cpu().numpy())
+
+
+def ranks(scores: Floats, right: NDArray[np.bool_]) -> Numbers:
+    """The place of the best right answer in each row, 1 = first; of equal scores the right one comes last.
+
+    >>> ranks(np.array([[0.1, 0.9, 0.5]]), np.array([[True, False, True]])).tolist()
+    [2]
+    """
+    best = np.where(right, scores, -np.inf).max(1, keepdims=True)
+    return 1 + ((scores >= best) & ~right).sum(1)
+
+
+def recalls(scores: Floats, owner: Numbers) -> dict[str, dict[str, Any]]:
+    """How often the right answer is among the first k, from captions to pictures and back, each with its interval.
+
+    `scores` are (N, M). Captions of one picture are not independent, so the interval of the first way is over pictures.
+    """
+    right = owner[:, None] == np.arange(scores.shape[1])
+    counts = right.sum(0)
+    forth, back = ranks(scores, right), ranks(scores.T[counts > 0], right.T[counts > 0])
+
+    def text_to_image(k: int) -> dict[str, Any]:
+        hits = np.bincount(owner, weights=forth <= k, minlength=len(counts))
+        return clustered_share(hits[counts > 0], counts[counts > 0])
+
+    def image_to_text(k: int) -> dict[str, Any]:
+        return clustered_share(back <= k, np.ones(len(back)))
+
+    return {
+        "text_to_image": {f"recall@{k}": text_to_image(k) for k in DEPTHS},
+        "image_to_text": {f"recall@{k}": image_to_text(k) for k in DEPTHS},
+    }
+
+
+def clustered_share(hits: NDArray[Any], of: NDArray[Any]) -> dict[str, Any]:
+    """The share of hits over clusters of rows, with Wilson's interval for as many independent rows as they are worth.
+
+    >>> clustered_share(np.array([3.0, 3.0, 0.0, 0.0]), np.array([3, 3, 3, 3]))["value"]
+    0.5
+    >>> [round(x, 2) for x in clustered_share(np.array([2.0, 2.0, 2.0]), np.array([2, 2, 2]))["interval"]]
+    [0.44, 1.0]
+    """
+    share, clusters = float(hits.sum() / of.sum()), len(of)
+    worth: float = clusters  # at the least, and where nothing varies
+    if clusters > 1 and 0 < share < 1:
+        variance = float(np.var(hits - share * of)) / clusters / float(of.mean()) ** 2
+        worth = min(float(of.sum()), share * (1 - share) / variance) if variance else float(of.sum())
+    z = 1.959964
+    middle = (share + z * z / (2 * worth)) / (1 + z * z / worth)
+    half = z * (share * (1 - share) / worth + (z / (2 * worth)) ** 2) ** 0.5 / (1 + z * z / worth)
+    return {"value": share, "interval": [max(0.0, middle - half), min(1.0, middle + half)]}
+
+
+def chance(images: int, captions: int) -> dict[str, dict[str, float]]:
+    """What guessing would score: `captions` spread evenly over `images`.
+
+    >>> chance(100, 500)["text_to_image"]["recall@5"]
+    0.05
+    """
+    each = captions / images
+    return {
+        "text_to_image": {f"recall@{k}": min(1.0, k / images) for k in DEPTHS},
+        "image_to_text": {f"recall@{k}": float(1 - np.prod([1 - each / (captions - i) if captions - i > each else 0.0 for i in range(k)])) for k in DEPTHS},
+    }  # fmt: skip

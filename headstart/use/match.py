@@ -1,0 +1,77 @@
+"""A finished matcher put to work: recall on other captions, and pictures classified by the names of their labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headstart.config import CaptionsConfig
+from headstart.errors import DataError, UserError
+from headstart.images.captions import read_captions
+from headstart.images.read import refuse_bad
+from headstart.tasks.metrics import class_scores
+from headstart.tasks.retrieve import Embedded
+from headstart.train.match import scores_of
+from headstart.train.matcher import open_matcher
+from headstart.train.watch import Watch
+from headstart.use.search import ImageSearch
+
+TEMPLATES = ("a photo of a {}", "a picture of a {}", "{}")  # a label becomes the mean of these captions
+
+
+def evaluate(model: str, data: CaptionsConfig, watch: Watch | None = None) -> dict[str, Any]:
+    """Recall of the matcher on all captions of a table, both ways, with intervals, beside what guessing would score."""
+    found, matcher = read_captions(data), open_matcher(model)
+    seen = matcher.index(found.folder, list(found.captions), watch)
+    refuse_bad(seen.bad, data.strict, len(seen.files), str(found.folder))
+    if len(seen.files) < 2:
+        raise DataError(f"{data.pairs}: one picture cannot be mistaken for another; more are needed.", "DATA_SMALL")
+    texts = [(i, text) for i, file in enumerate(seen.files) for text in found.captions[file]]
+    embedded = Embedded(
+        matcher.embed_texts([text for _, text in texts]),
+        matcher.embed_seen(seen.vectors),
+        torch.tensor([i for i, _ in texts]),
+    )
+    return {**scores_of(embedded), "blank_rows": found.blank, "bad_images": seen.bad}
+
+
+def classify(
+    model: str,
+    folder: str | Path,
+    labels: Sequence[str],
+    templates: Sequence[str] = TEMPLATES,
+    strict: bool = False,
+    watch: Watch | None = None,
+) -> dict[str, Any]:
+    """A label for each picture of a folder, from the names of the labels alone.
+
+    Without `labels`, they are the names of the sub-folders. Where pictures lie in sub-folders that are named like
+    labels, accuracy is told too.
+    """
+    search = ImageSearch.open(folder, model, strict, watch)
+    above = [Path(file).parts[-2] if len(Path(file).parts) > 1 else "" for file in search.files]
+    names = list(dict.fromkeys(labels)) or sorted({name for name in above if name})
+    if len(names) < 2:
+        raise UserError("Classifying needs two labels or more: --labels cat,dog,horse, or a sub-folder for each.")
+    for template in templates:
+        if template.count("{}") != 1:
+            raise UserError(f"A template says where the label stands with {{}}, once: '{template}' does not.")
+    captions = [template.replace("{}", name) for name in names for template in templates]
+    each = search.matcher.embed_texts(captions).unflatten(0, (len(names), len(templates))).mean(1)
+    cosines = search.images @ torch.nn.functional.normalize(each, dim=-1).T  # (M, labels)
+    probabilities = (search.matcher.scale * cosines).softmax(-1)
+    best = probabilities.argmax(1).tolist()
+    known = [(names.index(name), guess) for name, guess in zip(above, best, strict=True) if name in names]
+    return {
+        "labels": names,
+        "templates": list(templates),
+        "images": [
+            {"file": file, "label": names[guess], "probabilities": dict(zip(names, row, strict=True))}
+            for file, guess, row in zip(search.files, best, probabilities.tolist(), strict=True)
+        ],
+        "scores": class_scores([t for t, _ in known], [p for _, p in known], len(names)) if known else None,
+        "bad_images": search.bad,
+    }

@@ -1,0 +1,226 @@
+"""The matching job: it learns, its frozen towers do not, a killed run goes on to the same weights, bad files are told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from headstart.config import MatchConfig
+from headstart.errors import DataError, ModelError
+from headstart.models.vision import ImageTransformer
+from headstart.schema import parse
+from headstart.train import image_index
+from headstart.train.image_index import ImageIndex
+from headstart.train.match import match
+from headstart.train.matcher import open_matcher, read_dual
+from headstart.train.model_dir import read_model
+from headstart.train.watch import Watch
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HEADSTART_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def config(pictures: Path, towers: dict[str, str], **settings: Any) -> MatchConfig:
+    train = {"steps": 12, "lr": 0.01, "batch_size": 16, "threads": 1, "eval_every": 4, "tensorboard": False}
+    given = {**towers, "data": {"pairs": str(pictures)}, "space": {"width": 16}, "train": train}
+    return parse(MatchConfig, {**given, **settings})
+
+
+class Told(Watch):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def test_it_finds_pictures_that_it_has_not_seen(matcher: Path) -> None:
+    result = json.loads((matcher / "result.json").read_text())
+    test = result["test"]
+    assert test["images"] == 5
+    assert test["chance"]["text_to_image"]["recall@1"] == 0.2
+    assert test["text_to_image"]["recall@1"]["value"] > 0.2
+    rows = [json.loads(line) for line in (matcher / "predictions.jsonl").read_text().splitlines()]
+    assert len(rows) == test["captions"] == 10
+    assert sum(row["rank"] == 1 for row in rows) / 10 == pytest.approx(test["text_to_image"]["recall@1"]["value"])
+
+
+def test_frozen_towers_stay_as_they_were_and_the_receipt_says_so(matcher: Path, towers: dict[str, str]) -> None:
+    receipt = json.loads((matcher / "receipt.json").read_text())
+    assert receipt["towers_sha256_before"] == receipt["towers_sha256_after"]
+    assert receipt["frozen"] == ["text", "image"]
+    assert receipt["frozen_moved"] == []
+    assert all(name.startswith("space.") for name in receipt["new"])
+    saved, source = read_dual(matcher / "model").model.state_dict(), read_model(Path(towers["text"]) / "model").model
+    for name, tensor in source.base.state_dict().items():
+        assert torch.equal(saved[f"text.base.{name}"], tensor)
+
+
+@pytest.mark.parametrize("scope", ["head", "full"])
+def test_a_stopped_run_goes_on_to_the_same_weights(
+    scope: str, pictures: Path, towers: dict[str, str], tmp_path: Path
+) -> None:
+    cfg = config(pictures, towers, scope=scope)
+
+    class Killer(Watch):
+        def advance(self, done: int, loss: float, tokens_per_second: float) -> None:
+            if done == 6:
+                raise KeyboardInterrupt
+
+    match(cfg, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        match(cfg, tmp_path / "cut", watch=Killer())
+    result = match(cfg, tmp_path / "cut", resume=True)
+    for name in ("model/model.safetensors", "predictions.jsonl", "receipt.json"):
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert result["steps"] == 12
+
+
+def test_towers_that_learn_move(pictures: Path, towers: dict[str, str], tmp_path: Path) -> None:
+    match(config(pictures, towers, scope="full"), tmp_path / "run")
+    receipt = json.loads((tmp_path / "run" / "receipt.json").read_text())
+    for tower in ("text", "image"):
+        assert receipt["towers_sha256_before"][tower] != receipt["towers_sha256_after"][tower]
+
+
+def test_an_image_tower_from_nothing_learns(pictures: Path, towers: dict[str, str], tmp_path: Path) -> None:
+    small = {"size": 16, "patch": 4, "layers": 1, "heads": 2, "width": 32}
+    cfg = config(pictures, {**towers, "image": "transformer"}, scope="full", patches=small)
+    match(cfg, tmp_path / "run")
+    losses = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    valid = [line["loss"] for line in losses if line["split"] == "valid"]
+    assert valid[-1] < valid[0] - 0.1
+    with pytest.raises(Exception, match="--train full"):
+        config(pictures, {**towers, "image": "transformer"})
+
+
+def test_frozen_towers_look_at_every_picture_and_caption_once(
+    pictures: Path, towers: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    match(config(pictures, towers), tmp_path / "first")
+    monkeypatch.setattr(ImageTransformer, "forward", lambda *given: pytest.fail("looked again"))
+    monkeypatch.setattr("headstart.models.dual.TextTower.forward", lambda *given: pytest.fail("read again"))
+    settings = {"data": {"pairs": str(pictures), "split_seed": 3}}
+    match(config(pictures, towers, **settings), tmp_path / "second")
+
+
+def test_bad_files_are_named_and_counted_and_the_rest_is_used(
+    pictures: Path, towers: dict[str, str], tmp_path: Path
+) -> None:
+    """D25: a caption without a picture, one of another folder, a file that is empty."""
+    folder = shutil.copytree(pictures, tmp_path / "pictures")
+    with (folder / "pairs.csv").open("a") as table:
+        table.write("gone.png,nothing\n../pairs.csv,elsewhere\nempty.png,empty\n")
+    (folder / "images" / "empty.png").touch()
+    told = Told()
+    for scope in ("head", "full"):
+        result = match(config(folder, towers, scope=scope), tmp_path / scope, watch=told)
+        assert result["bad_images"] == 3
+        assert json.loads((tmp_path / scope / "data.json").read_text())["bad_images"] == {
+            "gone.png": "no such file",
+            "../pairs.csv": "not in the folder of the images",
+            "empty.png": "the file is empty",
+        }
+    assert "Note: empty.png was left out: the file is empty." in told.notes
+    assert "Note: 3 images were left out." in told.notes
+    with pytest.raises(DataError, match="3 of 51 images cannot be used"):
+        match(config(folder, towers, data={"pairs": str(folder), "strict": True}), tmp_path / "strict")
+    assert not (tmp_path / "strict").exists()
+
+
+def test_a_tower_that_changed_since_the_run_began_is_refused(
+    pictures: Path, towers: dict[str, str], tmp_path: Path
+) -> None:
+    mine = {**towers, "image": str(shutil.copytree(towers["image"], tmp_path / "tower"))}
+
+    class Killer(Watch):
+        def advance(self, done: int, loss: float, tokens_per_second: float) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        match(config(pictures, mine), tmp_path / "run", watch=Killer())
+    weights = tmp_path / "tower" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x3e")
+    with pytest.raises(ModelError, match="a tower is not what it was"):
+        match(config(pictures, mine), tmp_path / "run", resume=True)
+
+
+def test_other_verbs_say_what_such_a_run_is(matcher: Path, towers: dict[str, str]) -> None:
+    with pytest.raises(ModelError, match="matches captions and pictures"):
+        read_model(matcher / "model")
+    with pytest.raises(ModelError, match="headstart match train"):
+        open_matcher(towers["text"])
+
+
+# --- the index of a folder
+
+
+class Eye:
+    """A tower that remembers how many pictures it was shown."""
+
+    def __init__(self) -> None:
+        self.shown = 0
+
+    def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
+        self.shown += len(pixels)
+        return pixels.mean((2, 3))
+
+
+def test_the_index_looks_only_at_what_is_new_and_forgets_what_is_gone(pictures: Path, tmp_path: Path) -> None:
+    from headstart.images.read import find_images
+    from headstart.shapes import PixelsConfig
+
+    folder, eye = shutil.copytree(pictures / "images", tmp_path / "images"), Eye()
+    index = ImageIndex(eye, PixelsConfig(size=8, edge=0), "key")
+
+    def looked() -> int:
+        before = eye.shown
+        seen = index(folder, find_images(folder))
+        fresh = ImageIndex(Eye(), PixelsConfig(size=8, edge=0), f"fresh {eye.shown} {before}")
+        assert torch.equal(seen.vectors, fresh(folder, seen.files).vectors), "what is kept is what would be made"
+        return eye.shown - before
+
+    files = find_images(folder)
+    assert looked() == 48
+    assert looked() == 0
+    (folder / files[0]).write_bytes((folder / files[1]).read_bytes())  # changed into a known one
+    assert looked() == 0
+    shutil.move(folder / files[2], folder / "moved.png")
+    assert looked() == 0
+    (folder / files[3]).unlink()
+    assert looked() == 0
+    kept = image_index._read(next((tmp_path / "cache" / "images").glob("key*")))
+    assert set(kept) == set(find_images(folder))
+    from PIL import Image
+
+    Image.new("RGB", (9, 9), "purple").save(folder / "new.png")
+    Image.new("RGB", (9, 9), "orange").save(folder / files[5])
+    assert looked() == 2
+    assert ImageIndex(eye, PixelsConfig(size=8, edge=0), "other")(folder, files[6:9]).new == 3
+
+
+def test_an_index_that_is_damaged_is_made_again_and_a_stop_keeps_what_was_seen(pictures: Path, cache: Path) -> None:
+    from headstart.shapes import PixelsConfig
+
+    files = sorted(path.name for path in (pictures / "images").iterdir())
+    eye = Eye()
+
+    def tired(pixels: torch.Tensor) -> torch.Tensor:
+        if eye.shown >= 32:
+            raise KeyboardInterrupt
+        return eye(pixels)
+
+    with pytest.raises(KeyboardInterrupt):
+        ImageIndex(tired, PixelsConfig(size=8, edge=0), "key")(pictures / "images", files)
+    assert ImageIndex(eye, PixelsConfig(size=8, edge=0), "key")(pictures / "images", files).new == 16
+    file = next((cache / "images").iterdir())
+    file.write_bytes(file.read_bytes()[:100])
+    assert ImageIndex(eye, PixelsConfig(size=8, edge=0), "key")(pictures / "images", files).new == 48
