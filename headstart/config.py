@@ -299,14 +299,19 @@ class MatchConfig(Frozen):
 
     job: Literal["match"] = "match"
     text: str = "minilm"  # the base of the text tower: a run, or a model made elsewhere, as for fine-tuning
-    image: str = "mobilenet-v2"  # a pack, a folder like one; or transformer: a small one from nothing
+    image: str = "efficientnet-lite0"  # a pack, a folder like one; or transformer: a small one from nothing
     scope: Literal["head", "full"] = "head"  # what is trained: the projections, or the towers too
     pool: Pool | None = None  # of the text tower; None: the last real token of a causal base, the mean otherwise
-    epochs: int = Field(100, ge=1)  # times through the training pictures
+    epochs: int = Field(10, ge=1)  # times through the training pictures
     data: CaptionsConfig
     space: SpaceConfig = SpaceConfig()
     patches: PatchConfig = PatchConfig()  # of image = "transformer"
-    train: TrainConfig = TrainConfig(steps=0, lr=1e-3, batch_size=256, warmup=0.1, weight_decay=0.1, final_lr=0.01)
+    train: TrainConfig = TrainConfig(steps=0, lr=1e-4, batch_size=256, warmup=0.1, weight_decay=0.1, final_lr=0.01)
+
+    @property
+    def canonical(self) -> bool:
+        """Whether the projections begin where pairs agree best, and not at random."""
+        return self.space.start == "canonical" and self.space.projection == "linear" and self.image != "transformer"
 
     @model_validator(mode="after")
     def something_is_learned(self) -> Self:

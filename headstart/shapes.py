@@ -211,8 +211,9 @@ class SpaceConfig(Frozen):
 
     width: int = Field(256, ge=1)
     projection: Literal["linear", "mlp"] = "linear"
+    start: Literal["canonical", "random"] = "canonical"  # where linear projections begin; an mlp begins at random
     hidden: int = Field(512, ge=1)  # of the mlp
-    dropout: float = Field(0.1, ge=0, lt=1)
+    dropout: float = Field(0.3, ge=0, lt=1)
 
 
 class DualConfig(Frozen):

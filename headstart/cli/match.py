@@ -130,7 +130,7 @@ def train(
     image: Annotated[
         str | None,
         Option(
-            help="Image tower: mobilenet-v2, efficientnet-lite0; or transformer, from nothing. [default: mobilenet-v2]"
+            help="Image tower: efficientnet-lite0, mobilenet-v2; or transformer, from nothing. [default: efficientnet-lite0]"
         ),
     ] = None,
     scope: Annotated[
@@ -139,9 +139,9 @@ def train(
     pool: Annotated[
         str | None, Option(help="Of the text tower: last, cls or mean. [default: what suits the base]")
     ] = None,
-    epochs: Annotated[int | None, Option(help="Times through the training images. [default: 100]")] = None,
+    epochs: Annotated[int | None, Option(help="Times through the training images. [default: 10]")] = None,
     batch_size: Annotated[int | None, Option(help="Images told apart at once. [default: 256]")] = None,
-    lr: Annotated[float | None, Option(help="Peak learning rate. [default: 0.001]")] = None,
+    lr: Annotated[float | None, Option(help="Peak learning rate. [default: 0.0001]")] = None,
     file_column: FileColumn = None,
     caption_column: CaptionColumn = None,
     group_column: Annotated[

@@ -80,7 +80,7 @@ class Space(nn.Module):
 
     def __init__(self, text: int, image: int, cfg: SpaceConfig) -> None:
         super().__init__()
-        self.text, self.image = Projection(text, cfg), Projection(image, cfg)
+        self.text, self.image, self.width = Projection(text, cfg), Projection(image, cfg), cfg.width
         self.log_scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
 
     @property

@@ -151,9 +151,12 @@ class Pairs(ABC, Generic[B]):
         """Every picture once, with all its captions."""
         files = list(part)
         for i in range(0, len(files), MEASURED_AT_ONCE):
-            some = files[i : i + MEASURED_AT_ONCE]
-            texts = [(n, text) for n, file in enumerate(some) for text in part[file]]
-            yield self.batch(some, [text for _, text in texts], [n for n, _ in texts])
+            yield self.whole({file: part[file] for file in files[i : i + MEASURED_AT_ONCE]})
+
+    def whole(self, part: Captions) -> B:
+        """All of it in one batch."""
+        texts = [(n, text) for n, file in enumerate(part) for text in part[file]]
+        return self.batch(list(part), [text for _, text in texts], [n for n, _ in texts])
 
 
 class SeenPairs(Pairs[SeenBatch]):

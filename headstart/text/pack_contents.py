@@ -96,7 +96,8 @@ def _minilm(archives: list[ZipFile], folder: Path) -> None:
 
 
 def _mobilenet_v2(archives: list[ZipFile], folder: Path) -> None:
-    _encoder(archives[0], folder, {"kind": "mobilenet-v2"}, lambda name: name if name.startswith("features.") else "")
+    pixels = {"size": 288, "edge": 0}  # see below
+    _encoder(archives[0], folder, {"kind": "mobilenet-v2", "pixels": pixels}, lambda n: n if n[:1] == "f" else "")
 
 
 def _efficientnet_lite0(archives: list[ZipFile], folder: Path) -> None:
@@ -119,8 +120,9 @@ def _efficientnet_lite0(archives: list[ZipFile], folder: Path) -> None:
             return f"features.{number + 1}.conv.{places[block[2]]}.{kind}"
         return f"{ends[module]}.{kind}" if module in ends else ""
 
-    half = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5), "resample": "bicubic"}
-    _encoder(archives[0], folder, {"kind": "efficientnet-lite0", "pixels": half}, renamed)
+    # The whole picture, not its middle, and larger than in its training: more captions find their picture.
+    pixels = {"size": 288, "edge": 0, "resample": "bicubic", "mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
+    _encoder(archives[0], folder, {"kind": "efficientnet-lite0", "pixels": pixels}, renamed)
 
 
 def _encoder(archive: ZipFile, folder: Path, cfg: dict[str, Any], renamed: Callable[[str], str]) -> None:

@@ -21,6 +21,7 @@ from headstart.images.read import bad_notes, refuse_bad
 from headstart.models.dual import DualEncoder, Space, TextTower
 from headstart.models.heads import POOLS
 from headstart.shapes import DualConfig
+from headstart.tasks.canonical import start_canonical
 from headstart.tasks.retrieve import (
     Embedded,
     Pairs,
@@ -62,6 +63,7 @@ class Matching:
     dual: DualEncoder
     pairs: Pairs[Any]
     task: Retrieve[Any, Any]
+    started: dict[str, float]  # how the projections were found before training, where they were
 
     @property
     def model(self) -> DualEncoder | Space:
@@ -74,7 +76,7 @@ class Matching:
 
 
 def prepare(cfg: MatchConfig, watch: Watch) -> Matching:
-    """Captions, pictures, towers, and projections with fresh weights."""
+    """Captions, pictures, towers, and projections as they begin."""
     found, device = read_captions(cfg.data), cfg.train.device
     base = open_text_tower(cfg.text)
     torch.manual_seed(cfg.train.seed)
@@ -83,22 +85,26 @@ def prepare(cfg: MatchConfig, watch: Watch) -> Matching:
     shape = DualConfig(text=base.config, pool=pool, image=image, space=cfg.space)
     space = Space(base.config.width, encoder.width, cfg.space)
     dual = DualEncoder(TextTower(base.model.base, POOLS[pool]), encoder, space).to(device)
-    files = list(found.captions)
-    if cfg.scope == "head":
-        dual.eval().requires_grad_(False)
-        space.requires_grad_(True)
+    files, asked_once = list(found.captions), cfg.scope == "head" or cfg.canonical
+    if asked_once:
+        dual.eval()
         seen = index_of(dual.see, dual.image, image.pixels, device)(found.folder, files, watch)
-        bad = seen.bad
-    else:
-        bad = unusable(found.folder, files, watch)
+    bad = seen.bad if asked_once else unusable(found.folder, files, watch)
     refuse_bad(bad, cfg.data.strict, len(files) - len(bad), str(found.folder))
     parts = split_captions(found, bad, cfg.data)
+    started: dict[str, float] = {}
+    if asked_once:
+        texts = sorted({text for file in seen.files for text in found.captions[file]})
+        vectors = _kept_captions(dual.text, texts, base.tokenizer, shape, device)
+        kept_pairs = SeenPairs(texts, vectors, seen.files, seen.vectors)
+        if cfg.canonical:
+            started = start_canonical(space, kept_pairs.whole(parts.train), list(kept_pairs.measured(parts.valid)))
     pairs: Pairs[Any]
     task: Retrieve[Any, Any]
     if cfg.scope == "head":
-        texts = sorted({text for file in seen.files for text in found.captions[file]})
-        vectors = _kept_captions(dual.text, texts, base.tokenizer, shape, device)
-        pairs, task = SeenPairs(texts, vectors, seen.files, seen.vectors), RetrieveSeen()
+        dual.requires_grad_(False)
+        space.requires_grad_(True)
+        pairs, task = kept_pairs, RetrieveSeen()
     else:
         pairs = RawPairs(base.tokenizer, base.config.causal, base.config.context, found.folder, image.pixels)
         task = RetrieveRaw()
@@ -106,7 +112,7 @@ def prepare(cfg: MatchConfig, watch: Watch) -> Matching:
     steps = cfg.epochs * per_epoch
     schedule = cfg.train.scheduled(steps, eval_every=max(per_epoch, (cfg.train.steps or steps) // LOOKS))
     cfg = cfg.model_copy(update={"pool": pool, "train": schedule})
-    return Matching(cfg, shape, found, parts, bad, base.tokenizer, dual, pairs, task)
+    return Matching(cfg, shape, found, parts, bad, base.tokenizer, dual, pairs, task, started)
 
 
 def match(cfg: MatchConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:
@@ -134,6 +140,7 @@ def match(cfg: MatchConfig, out: str | Path, resume: bool = False, watch: Watch 
             "image": cfg.image,
             "steps": progress.step,
             "best_step": progress.best_step,
+            "start": job.started or None,
             "valid": {**(progress.best or {}), **scores_of(job.embedded(parts.valid))},
             "test": _open_test_captions(run, job) if parts.test else None,
             "bad_images": len(job.bad),

@@ -18,7 +18,17 @@ from headstart.models.transformer import Transformer
 from headstart.models.vision import MOBILENET, ImageTransformer, MobileNet
 from headstart.shapes import PatchConfig, SpaceConfig, TransformerConfig
 from headstart.tasks import retrieve
-from headstart.tasks.retrieve import RawBatch, RetrieveRaw, chance, contrastive_loss, ranks, recalls
+from headstart.tasks.canonical import start_canonical
+from headstart.tasks.retrieve import (
+    RawBatch,
+    RetrieveRaw,
+    RetrieveSeen,
+    SeenBatch,
+    chance,
+    contrastive_loss,
+    ranks,
+    recalls,
+)
 from headstart.text.batch import pad
 
 
@@ -124,3 +134,24 @@ def test_mobilenet_has_the_shapes_of_its_paper_and_keeps_its_counts() -> None:
     before = model.features[0][1].running_mean.clone()
     assert model.train()(torch.randn(2, 3, 32, 32)).shape == (2, 1280)
     assert torch.equal(model.features[0][1].running_mean, before)
+
+
+def test_canonical_projections_find_what_pairs_share() -> None:
+    """Two towers see the same eight causes, each through noise of its own and mixed its own way."""
+    torch.manual_seed(0)
+    mixes = torch.randn(8, 40), torch.randn(8, 60)
+
+    def pairs(count: int) -> SeenBatch:
+        causes = torch.randn(count, 8)
+        texts, images = (causes @ mix + torch.randn(count, mix.size(1)) for mix in mixes)
+        return SeenBatch(texts, images, torch.arange(count))
+
+    space = Space(40, 60, SpaceConfig(width=16))
+    test, valid = pairs(100), [pairs(50)]
+    before = RetrieveSeen().evaluate(space.eval(), [test])
+    found = start_canonical(space, pairs(300), valid)
+    after = RetrieveSeen().evaluate(space.eval(), [test])
+    assert before["recall"] < 0.12
+    assert after["recall"] > 0.8
+    assert found["recall"] == pytest.approx(RetrieveSeen().evaluate(space, valid)["recall"])
+    assert float(space.scale.detach()) == pytest.approx(found["scale"])
