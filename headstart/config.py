@@ -300,6 +300,7 @@ class MatchConfig(Frozen):
     job: Literal["match"] = "match"
     text: str = "minilm"  # the base of the text tower: a run, or a model made elsewhere, as for fine-tuning
     image: str = "efficientnet-lite0"  # a pack, a folder like one; or transformer: a small one from nothing
+    image_size: int = Field(0, ge=0, le=2048)  # pixels of a side that the image tower reads; 0: what it comes with
     scope: Literal["head", "full"] = "head"  # what is trained: the projections, or the towers too
     pool: Pool | None = None  # of the text tower; None: the last real token of a causal base, the mean otherwise
     epochs: int = Field(10, ge=1)  # times through the training pictures

@@ -80,7 +80,7 @@ def prepare(cfg: MatchConfig, watch: Watch) -> Matching:
     found, device = read_captions(cfg.data), cfg.train.device
     base = open_text_tower(cfg.text)
     torch.manual_seed(cfg.train.seed)
-    encoder, image = open_encoder(cfg.image, cfg.patches)
+    encoder, image = open_encoder(cfg.image, cfg.patches, cfg.image_size)
     pool = cfg.pool or ("last" if base.config.causal else "mean")
     shape = DualConfig(text=base.config, pool=pool, image=image, space=cfg.space)
     space = Space(base.config.width, encoder.width, cfg.space)

@@ -134,8 +134,11 @@ def open_text_tower(name: str) -> Saved:
     return into_ours(saved) if theirs in ("bert", "gpt2") else saved
 
 
-def open_encoder(name: str, patches: PatchConfig) -> tuple[Encoder, ImageConfig]:
-    """The image encoder that `name` stands for: a pack, a folder like one, or a small transformer from nothing."""
+def open_encoder(name: str, patches: PatchConfig, size: int = 0) -> tuple[Encoder, ImageConfig]:
+    """The image encoder that `name` stands for: a pack, a folder like one, or a small transformer from nothing.
+
+    `size` are the pixels of a side that a pack is to read, if not as many as it comes with.
+    """
     if name == "transformer":
         pixels = PixelsConfig(size=patches.size, edge=0, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
         cfg = ImageConfig(kind="transformer", pixels=pixels, patches=patches)
@@ -149,6 +152,9 @@ def open_encoder(name: str, patches: PatchConfig) -> tuple[Encoder, ImageConfig]
     with complaints(folder):
         described, tensors = json.loads((folder / "config.json").read_text("utf-8")), read_tensors(folder)
     cfg = parse(ImageConfig, described, str(folder / "config.json"))
+    if size:
+        cut = {"size": size, "edge": cfg.pixels.edge * size // cfg.pixels.size}
+        cfg = cfg.model_copy(update={"pixels": cfg.pixels.model_copy(update=cut)})
     encoder = build_encoder(cfg)
     load_weights(encoder, tensors)
     return encoder.eval(), cfg

@@ -23,6 +23,7 @@ from headstart.train.run import Run, runs_in
 from headstart.train.watch import Watch
 
 THUMBNAIL = 160  # pixels of the longer side
+EMOJI_SIZE = 96  # pixels that the tower reads of an emoji, which has 72: more would take longer and show no more
 
 
 def usual_model(watch: Watch) -> str:
@@ -39,7 +40,8 @@ def usual_model(watch: Watch) -> str:
             "There is no run of match train in runs/. One is trained on emoji and their names, once (about a minute); "
             "it knows little of photos. Give another with --model."
         )
-        match(parse(MatchConfig, {"data": {"pairs": str(get_pack("emoji"))}}), run.path, run.there, watch)
+        settings = {"data": {"pairs": str(get_pack("emoji"))}, "image_size": EMOJI_SIZE}
+        match(parse(MatchConfig, settings), run.path, run.there, watch)
     watch.note(f"Model: trained on emoji, {run.path}")
     return str(run.path)
 

@@ -85,7 +85,7 @@ def test_a_stopped_run_goes_on_to_the_same_weights(
 
 
 def test_towers_that_learn_move(pictures: Path, towers: dict[str, str], tmp_path: Path) -> None:
-    match(config(pictures, towers, scope="full"), tmp_path / "run")
+    match(config(pictures, towers, scope="full", space={"width": 16, "start": "random"}), tmp_path / "run")
     receipt = json.loads((tmp_path / "run" / "receipt.json").read_text())
     for tower in ("text", "image"):
         assert receipt["towers_sha256_before"][tower] != receipt["towers_sha256_after"][tower]
