@@ -1,4 +1,4 @@
-"""The verbs about captions and pictures: search, and match train, evaluate, classify."""
+"""The verbs about captions and pictures: search, and match train, compare, evaluate, classify."""
 
 from __future__ import annotations
 
@@ -199,6 +199,71 @@ def train(
         if result[part]:
             show()
             _show_recalls(name, result[part])
+
+
+@match.command("compare")
+@guarded
+def compare(
+    pairs: Annotated[
+        str, Argument(metavar="PAIRS", help="A table of captions, a folder or a pack.", show_default=False)
+    ],
+    images: Images = None,
+    out: Annotated[str, Option(help="The folder of the study.")] = "studies/towers",
+    text: Annotated[
+        list[str] | None,
+        Option(help="Text tower; may be given several times. [default: minilm]", autocompletion=runs),
+    ] = None,
+    image: Annotated[
+        list[str] | None, Option(help="Image tower; may be given several times. [default: efficientnet-lite0]")
+    ] = None,
+    scope: Annotated[
+        str | None, Option("--train", help="What learns, with a comma between: head, full. [default: head,full]")
+    ] = None,
+    splits: Annotated[int | None, Option(help="Runs of each, every one on other images. [default: 3]")] = None,
+    epochs: Annotated[int | None, Option(help="Times through the training images. [default: 10]")] = None,
+    batch_size: Annotated[int | None, Option(help="Images told apart at once. [default: 256]")] = None,
+    lr: Annotated[float | None, Option(help="Peak learning rate. [default: 0.0001]")] = None,
+    device: Device = None,
+    threads: Threads = None,
+    settings: Set = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Compare frozen and tuned towers, or towers with each other, on the same splits of the images."""
+    from headstart.cli.settings import placed_base
+    from headstart.schema import parse
+    from headstart.study.towers import RECALLS, TowersConfig, compare_towers
+
+    each = {"epochs": epochs, "data.images": placed(images) if images else None}
+    each |= training_settings(batch_size, lr, None, device, threads)
+    own: dict[str, Any] = {
+        "data": placed(pairs),
+        "text": [placed_base(name) for name in text] if text else None,
+        "image": [placed_base(name) for name in image] if image else None,
+        "scope": scope.split(",") if scope else None,
+        "splits": splits,
+        "settings": nested_settings(each, settings) or None,
+    }
+    config = parse(TowersConfig, {key: value for key, value in own.items() if value is not None})
+    results = compare_towers(config, out, Bar(quiet))
+    if as_json:
+        show_json(results)
+        return
+    rows = []
+    for row in results["table"]:
+        found = [f"{row[at]:.3f}{_between(row['intervals'][at])}" for at in RECALLS]
+        rows.append([row["text"], row["image"], row["trained"], str(row["splits"]), *found, f"{row['seconds']:.0f}"])
+    show_table(["text", "image", "trained", "splits", *RECALLS, "seconds"], rows, right=(3, 4, 5, 6, 7))
+    for name, cause in results["failed"].items():
+        show(f"! {name} failed: {cause}")
+    show()
+    show(results["verdict"])
+    show(f"{out}: results.json, table.csv, recall.png")
+
+
+def _between(interval: list[float] | None) -> str:
+    return f" ({interval[0]:.3f} to {interval[1]:.3f})" if interval else ""
 
 
 @match.command("evaluate")

@@ -13,9 +13,6 @@ the number of seeds stands beside every mean.
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,12 +22,11 @@ from typing import Any
 from pydantic import Field
 
 from headstart.config import TranslateConfig
-from headstart.errors import ConfigError, DataError, UserError
+from headstart.errors import DataError
 from headstart.schema import Frozen, merge, parse
+from headstart.study.cells import finished, keep_settings, run_missing, write_results
 from headstart.study.plots import curve, plot_ladder_curves, plot_ladder_heatmap
-from headstart.text.files import file_facts
 from headstart.text.read import text_files
-from headstart.train.disk import write_file
 from headstart.train.run import Run
 from headstart.train.watch import Watch
 
@@ -85,46 +81,26 @@ def climb(cfg: LadderConfig, out: str | Path, watch: Watch | None = None) -> dic
     from headstart.train.translate import translate
 
     watch, out = watch or Watch(), Path(out)
-    planned = [(cell, training(cfg, cell)) for cell in cells(cfg)]  # so that a wrong setting is told before any work
-    _keep_settings(cfg, out)
-    failed: dict[str, str] = {}
-    for n, (cell, settings) in enumerate(planned, start=1):
-        run = Run(out / "cells" / cell.name)
-        if run.finished:
-            continue
-        watch.note(f"cell {n} of {len(planned)}: {cell.name}")
-        try:
-            translate(settings, run.path, resume=run.there, watch=watch)
-        except UserError as error:
-            if error.exit_code in (8, 130, 143):  # somebody wants to stop, or is at work here
-                raise
-            failed[cell.name] = str(error)
-            watch.note(f"Note: {cell.name} failed: {error}")
-    return gather(cfg, out, failed)
+    planned = [(cell.name, training(cfg, cell)) for cell in cells(cfg)]  # a wrong setting is told before any work
+    data = {Path(path).stem: text_files([path]) for path in cfg.data}
+    keep_settings(out / "ladder.json", cfg.model_dump(mode="json")["settings"], data)
+    return gather(cfg, out, run_missing(planned, translate, out, watch))
 
 
 def gather(cfg: LadderConfig, out: Path, failed: Mapping[str, str]) -> dict[str, Any]:
     """Means over seeds of the finished cells, with their curves; written beside the cells as table and pictures."""
-    found = [(cell, Run(out / "cells" / cell.name)) for cell in cells(cfg)]
-    finished = [(cell, run) for cell, run in found if run.finished]
-    if not finished:
-        raise ConfigError(f"No cell of {out} came to an end: {next(iter(failed.values()), 'nothing was run')}")
-    table = list(_table(finished))
-    results = {"table": table, "curves": [_curve(cell, run) for cell, run in finished], "failed": dict(failed)}
-    write_file(out / "results.json", json.dumps(results, indent=2, ensure_ascii=False).encode())
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(table)
-    write_file(out / "table.csv", text.getvalue().encode())
+    named = {cell.name: cell for cell in cells(cfg)}
+    done = [(named[name], run) for name, run in finished(named, out, failed).items()]
+    results = {"table": list(_table(done)), "curves": [_curve(cell, run) for cell, run in done], "failed": dict(failed)}
+    write_results(out, results, COLUMNS)
     plot_ladder_curves(results, out / "curves.png")
     plot_ladder_heatmap(results, out / "heatmap.png")
     return results
 
 
-def _table(finished: list[tuple[Cell, Run]]) -> Iterator[dict[str, Any]]:
+def _table(done: list[tuple[Cell, Run]]) -> Iterator[dict[str, Any]]:
     groups: dict[tuple[str, str, int], list[Run]] = {}
-    for cell, run in finished:
+    for cell, run in done:
         groups.setdefault((cell.data, cell.model, cell.hidden), []).append(run)
     for (data, model, hidden), runs in groups.items():
         results = [run.read_json("result.json") for run in runs]
@@ -150,19 +126,3 @@ def _curve(cell: Cell, run: Run) -> dict[str, Any]:
         **named,
         **{split: list(zip(*curve(run, split, "loss"), strict=True)) for split in ("train", "valid")},
     }
-
-
-def _keep_settings(cfg: LadderConfig, out: Path) -> None:
-    """Runs of other settings must not stand in one table. Another model, size or seed is welcome."""
-    file = out / "ladder.json"
-    own = {"settings": cfg.model_dump(mode="json")["settings"], "data": {}}
-    before = json.loads(file.read_text("utf-8")) if file.exists() else own
-    if before["settings"] != own["settings"]:
-        raise ConfigError(f"{out} was begun with other settings. Choose another --out.")
-    data = {Path(path).stem: [f["sha256"] for f in file_facts(text_files([path]))] for path in cfg.data}
-    changed = [stem for stem in data if before["data"].get(stem, data[stem]) != data[stem]]
-    if changed:
-        raise DataError(
-            f"{out} was begun with another {', '.join(changed)}. Choose another --out, or rename it.", "DATA_CHANGED"
-        )
-    write_file(file, json.dumps({**own, "data": {**before["data"], **data}}, indent=2, ensure_ascii=False).encode())

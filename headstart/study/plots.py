@@ -96,6 +96,27 @@ def plot_ladder_heatmap(results: Mapping[str, Any], file: Path) -> None:
     _save(figure, file)
 
 
+def plot_recalls(results: Mapping[str, Any], file: Path) -> None:
+    """How often the right picture is among the first 1, 5 and 10: one group of bars for each, with their intervals."""
+    figure, (axis,) = _axes(1, (7, 3.8))
+    table = results["table"]
+    kinds = list(table[0]["intervals"])
+    for i, row in enumerate(table):
+        heights = [row[at] for at in kinds]
+        name = f"{row['text']}, {row['image']}, {'frozen' if row['trained'] == 'head' else 'tuned'}"
+        places = _bars(axis, i, len(table), heights, name)
+        for x, height, at in zip(places, heights, kinds, strict=True):
+            low, high = row["intervals"][at] or (height, height)
+            axis.plot([x, x], [max(0.0, low), min(1.0, high)], color="black", linewidth=1)
+    for x, at in enumerate(kinds):
+        chance = table[0]["chance"]["text_to_image"][at]
+        axis.plot([x - 0.42, x + 0.42], [chance, chance], color="black", linestyle=":", label=None if x else "guessing")
+    axis.set(xticks=range(len(kinds)), ylabel="captions whose picture is found", ylim=(0, 1))
+    axis.set_xticklabels(kinds)
+    axis.legend(frameon=False, fontsize=7)
+    _save(figure, file)
+
+
 def plot_data(report: Mapping[str, Any], file: Path) -> None:
     """Labels by part, lengths in words, and copies inside and across the parts of a data set."""
     figure, (left, middle, right) = _axes(3, (11, 3.6))
@@ -128,10 +149,12 @@ def _save(figure: Any, file: Path) -> None:
     write_file(file, picture.getvalue())
 
 
-def _bars(axis: Any, i: int, of: int, heights: Sequence[float], name: str) -> None:
-    """The i-th of `of` bars side by side at 0, 1, 2 ..."""
+def _bars(axis: Any, i: int, of: int, heights: Sequence[float], name: str) -> list[float]:
+    """The i-th of `of` bars side by side at 0, 1, 2 ...; where they stand."""
     width = 0.8 / of
-    axis.bar([x + (i - (of - 1) / 2) * width for x in range(len(heights))], heights, width=width, label=name)
+    places = [x + (i - (of - 1) / 2) * width for x in range(len(heights))]
+    axis.bar(places, heights, width=width, label=name)
+    return places
 
 
 def _axes(count: int, size: tuple[float, float]) -> tuple[Any, Sequence[Any]]:

@@ -200,6 +200,24 @@ def holm(family: Sequence[Estimate], level: float = 0.95) -> list[Estimate]:
     return adjusted
 
 
+def split_interval(values: Sequence[float], test_share: float, level: float = 0.95) -> tuple[float, float] | None:
+    """Where the mean over random splits may lie; None of a single one.
+
+    `test_share` is test rows by training rows. The training parts of two splits overlap, so their scores are not
+    independent, and the plain interval would be too narrow (Nadeau and Bengio, 2003).
+
+    >>> low, high = split_interval([0.5, 0.6, 0.7], test_share=0.125)
+    >>> round(low, 3), round(high, 3)
+    (0.309, 0.891)
+    """
+    if len(values) < 2:
+        return None
+    error = math.sqrt((1 / len(values) + test_share) * float(np.var(values, ddof=1)))
+    reach = float(stdtrit(len(values) - 1, (1 + level) / 2)) * error
+    centre = float(np.mean(values))
+    return centre - reach, centre + reach
+
+
 @dataclass(frozen=True)
 class Needed:
     """How many would make a difference clear, were it as seen; None: no number would, the other part is too large."""

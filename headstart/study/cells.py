@@ -1,0 +1,71 @@
+"""What grids of runs share, whatever the runs learn: finished cells are kept, failed ones told, settings not mixed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from headstart.errors import ConfigError, DataError, UserError
+from headstart.text.files import file_facts
+from headstart.train.disk import write_file
+from headstart.train.run import Run
+from headstart.train.watch import Watch
+
+C = TypeVar("C")
+Job = Callable[..., object]  # (settings, run directory, resume=, watch=)
+
+
+def run_missing(planned: Sequence[tuple[str, C]], job: Job, out: Path, watch: Watch) -> dict[str, str]:
+    """Run every cell below `out` that is not finished; those that failed, with what they said."""
+    failed: dict[str, str] = {}
+    for n, (name, settings) in enumerate(planned, start=1):
+        run = Run(out / "cells" / name)
+        if run.finished:
+            continue
+        watch.note(f"cell {n} of {len(planned)}: {name}")
+        try:
+            job(settings, run.path, resume=run.there, watch=watch)
+        except UserError as error:
+            if error.exit_code in (8, 130, 143):  # somebody wants to stop, or is at work here
+                raise
+            failed[name] = str(error)
+            watch.note(f"Note: {name} failed: {error}")
+    return failed
+
+
+def finished(names: Iterable[str], out: Path, failed: Mapping[str, str]) -> dict[str, Run]:
+    """The cells that came to an end."""
+    runs = {name: Run(out / "cells" / name) for name in names}
+    runs = {name: run for name, run in runs.items() if run.finished}
+    if not runs:
+        raise ConfigError(f"No cell of {out} came to an end: {next(iter(failed.values()), 'nothing was run')}")
+    return runs
+
+
+def keep_settings(file: Path, settings: Mapping[str, Any], data: Mapping[str, Sequence[Path]]) -> None:
+    """Runs of other settings or data must not stand in one table. Another cell is welcome."""
+    out, own = file.parent, {"settings": settings, "data": {}}
+    before = json.loads(file.read_text("utf-8")) if file.exists() else own
+    if before["settings"] != settings:
+        raise ConfigError(f"{out} was begun with other settings. Choose another --out.")
+    hashes = {name: [f["sha256"] for f in file_facts(files)] for name, files in data.items()}
+    changed = [name for name in hashes if before["data"].get(name, hashes[name]) != hashes[name]]
+    if changed:
+        raise DataError(
+            f"{out} was begun with another {', '.join(changed)}. Choose another --out, or rename it.", "DATA_CHANGED"
+        )
+    write_file(file, json.dumps({**own, "data": {**before["data"], **hashes}}, indent=2, ensure_ascii=False).encode())
+
+
+def write_results(out: Path, results: Mapping[str, Any], columns: Sequence[str]) -> None:
+    """results.json, and its table as table.csv."""
+    write_file(out / "results.json", json.dumps(results, indent=2, ensure_ascii=False).encode())
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(results["table"])
+    write_file(out / "table.csv", text.getvalue().encode())
