@@ -16,7 +16,7 @@ import headstart
 
 PACKAGE = Path(headstart.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
-FLOORS = ["errors", "config", "text", "images", "models", "tasks", "train", "show", "use", "study", "cli"]
+FLOORS = ["errors", "quantities", "config", "text", "images", "models", "tasks", "train", "show", "use", "study", "cli"]
 
 
 def floor(file: Path) -> int | None:

@@ -71,7 +71,7 @@ def test_match_train_evaluate_and_classify(pictures: Path, towers: dict[str, str
     named = ["--text", towers["text"], "--image", towers["image"]]
     short = ["--set", "train.steps=100", "--set", "train.tensorboard=false", "--lr", 0.01, "--batch-size", 16]
     told = run("match", "train", pictures, *named, *short, "--threads", 1, "--out", "run", "--quiet")
-    assert re.match(r"run: text and image, [\d,]+ of [\d,]+ parameters trained, 100 steps, \d+ s\n", told)
+    assert re.match(r"run: text and image, [\d,]+ of [\d,]+ parameters trained, 100 steps, .* s\n", told)
     assert re.search(r"^caption to image +recall@1 +[\d.]+ +[\d.]+ to [\d.]+ +0\.2000$", told, flags=re.MULTILINE)
     assert (
         "This run is finished already" in CliRunner().invoke(app, ["match", "train", "--out", "run", "--resume"]).stderr

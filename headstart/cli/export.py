@@ -8,6 +8,7 @@ from typer import Option
 
 from headstart.cli.app import Debug, Json, LabelColumn, RunArgument, TextColumn, app
 from headstart.cli.terminal import accuracy_line, guarded, show, show_json
+from headstart.quantities import data_size
 
 
 @app.command()
@@ -46,10 +47,10 @@ def export(
     if as_json:
         show_json(result)
         return
-    made = f" ({result['class']})" if to == "hf" else f" ({result['bytes'] / 1e6:.1f} MB)"
+    made = f" ({result['class']})" if to == "hf" else f" ({data_size(result['bytes'])})"
     show(f"{result['out']}{made}: the same logits as in {run}, within {result['largest_difference']:.1g}")
     if int8:
         small = result["int8"]
-        show(f"{small['out']} ({small['bytes'] / 1e6:.1f} MB)")
+        show(f"{small['out']} ({data_size(small['bytes'])})")
         show(accuracy_line("accuracy in 32 bits", small["single"]))
         show(accuracy_line("accuracy in 8 bits ", small["int8"]))

@@ -43,6 +43,7 @@ from headstart.cli.app import (
 from headstart.cli.complete import runs
 from headstart.cli.settings import placed, placed_base
 from headstart.cli.terminal import Bar, accuracy_line, guarded, show, show_json, show_table
+from headstart.quantities import data_size, duration
 
 
 @app.command()
@@ -129,7 +130,7 @@ def pretrain(
         return
     valid, train = result["valid"], result["train"]
     show(
-        f"{result['run']}: {result['steps']} steps, {result['tokens_per_second']:,.0f} tokens/s, {result['seconds']:.0f} s"
+        f"{result['run']}: {result['steps']} steps, {result['tokens_per_second']:,.0f} tokens/s, {duration(result['seconds'])}"
     )
     if valid:
         bits = f", {valid['bits_per_byte']:.3f} bits a byte" if valid["bits_per_byte"] else ""
@@ -256,7 +257,7 @@ def finetune(
         show_json(result)
         return
     show(
-        f"{result['run']}: {result['trained_parameters']:,} of {result['parameters']:,} parameters trained, {result['seconds']:.0f} s"
+        f"{result['run']}: {result['trained_parameters']:,} of {result['parameters']:,} parameters trained, {duration(result['seconds'])}"
     )
     if result["valid"]:
         valid_scores = result["valid"]
@@ -308,27 +309,9 @@ def show_estimate(config: Any, resume: bool, as_json: bool) -> None:
         ["parameters", f"{cost['parameters']:,}" + (f", {frozen:,} of them frozen" if frozen else "")],
         ["training text", f"{cost['training_tokens']:,} tokens in {cost['texts']:,} texts; vocabulary {cost['vocabulary']:,}"],
         ["steps", f"{cost['steps']:,}: {cost['tokens']:,} tokens, {cost['epochs']:g} times through the text"],
-        ["time", f"{_duration(cost['seconds'])}, and {_duration(cost['preparing_seconds'])} to prepare; {based}"],
-        ["", f"{1000 * cost['update_seconds']:.0f} ms an update, {_duration(cost['evaluation_seconds'])} for each of {cost['evaluations']} evaluations"],
-        ["memory", f"{_size(cost['memory_bytes'])} at its peak"],
-        ["disk", f"{_size(cost['disk_bytes'])} while it runs, {_size(cost['disk_bytes_after'])} afterwards"],
+        ["time", f"{duration(cost['seconds'])}, and {duration(cost['preparing_seconds'])} to prepare; {based}"],
+        ["", f"{1000 * cost['update_seconds']:.0f} ms an update, {duration(cost['evaluation_seconds'])} for each of {cost['evaluations']} evaluations"],
+        ["memory", f"{data_size(cost['memory_bytes'])} at its peak"],
+        ["disk", f"{data_size(cost['disk_bytes'])} while it runs, {data_size(cost['disk_bytes_after'])} afterwards"],
     ]  # fmt: skip
     show_table(["", "about"], rows)
-
-
-def _duration(seconds: float) -> str:
-    """
-    >>> [_duration(s) for s in (0.04, 42, 300, 9000)]
-    ['0.0 s', '42 s', '5 min', '2.5 h']
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def _size(count: int) -> str:
-    """
-    >>> [_size(b) for b in (300, 5_400_000, 3_210_000_000)]
-    ['0.0 MB', '5.4 MB', '3.2 GB']
-    """
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"

@@ -33,6 +33,7 @@ from headstart.cli.complete import runs
 from headstart.cli.settings import nested_settings, placed
 from headstart.cli.terminal import Bar, guarded, show, show_json, show_notes, show_table
 from headstart.cli.usage import Verbs
+from headstart.quantities import duration
 
 match = typer.Typer(cls=Verbs, help="Captions and pictures: train, score and classify.", rich_markup_mode=None)
 app.add_typer(match, name="match")
@@ -193,7 +194,7 @@ def train(
         return
     show(
         f"{result['run']}: {Path(result['text']).name} and {Path(result['image']).name}, {result['trained_parameters']:,} of "
-        f"{result['parameters']:,} parameters trained, {result['steps']} steps, {result['seconds']:.0f} s"
+        f"{result['parameters']:,} parameters trained, {result['steps']} steps, {duration(result['seconds'])}"
     )
     for part, name in (("valid", "validation"), ("test", "test")):
         if result[part]:

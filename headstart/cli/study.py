@@ -32,6 +32,7 @@ from headstart.cli.app import (
 )
 from headstart.cli.settings import nested_settings, placed, placed_base, study_settings
 from headstart.cli.terminal import Bar, guarded, show, show_json, show_table
+from headstart.quantities import data_size, duration
 from headstart.show.table import label
 
 LONG = 1800.0  # seconds; a study that takes longer is not started without being asked for twice
@@ -55,7 +56,7 @@ def runs(
     names = ("valid_loss", "valid_accuracy", "test_accuracy")
     rows = [
         [r["run"], r["job"] or "?", r["state"], *("" if r.get(n) is None else f"{r[n]:.4f}" for n in names),
-         "" if r["seconds"] is None else f"{r['seconds']:.0f} s"]
+         "" if r["seconds"] is None else duration(r["seconds"])]
         for r in records
     ]  # fmt: skip
     header = ["run", "job", "state", "validation loss", "accuracy", "test accuracy", "time"]
@@ -187,8 +188,8 @@ def report(
 
 def _show_cost(cost: dict[str, Any], asked: bool) -> None:
     sentence = (
-        f"{cost['cells']} cells, about {cost['seconds'] / 60:.1f} minutes with {cost['jobs']} at once "
-        f"({cost['pretraining_seconds'] / 60:.1f} of them pretraining); {cost['memory_bytes'] / 1e6:,.0f} MB of memory"
+        f"{cost['cells']} cells, about {duration(cost['seconds'])} with {cost['jobs']} at once "
+        f"({duration(cost['pretraining_seconds'])} of that pretraining); {data_size(cost['memory_bytes'])} of memory"
     )
     show(sentence) if asked else sys.stderr.write(sentence + "\n")
 
@@ -218,7 +219,7 @@ def _show_arms(results: Mapping[str, Any]) -> None:
             f"{arm['interval'][0]:.3f} to {arm['interval'][1]:.3f}",
             "" if arm["sd"] is None else f"{arm['sd']:.3f}",
             str(arm["seeds"]),
-            f"{arm['cost']['seconds']:.1f} s",
+            duration(arm["cost"]["seconds"]),
         ]
         for arm in results["arms"]
     ]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from headstart.errors import UserError, out_of_memory
+from headstart.quantities import duration
 from headstart.show.table import table
 from headstart.text.visible import shown
 from headstart.train.disk import FULL
@@ -146,7 +147,7 @@ class Bar(Watch):
             share = (done - self.first) / max(1, self.total - self.first)
             left = (self.told - self.began) * (1 - share) / max(share, 1e-9)
             rate = f"{tokens_per_second:,.0f} tokens/s"
-            self.note(f"step {done} of {self.total}: loss {loss:.3f}, {rate}, about {left / 60:.1f} min left")
+            self.note(f"step {done} of {self.total}: loss {loss:.3f}, {rate}, about {duration(left)} left")
 
     def reach(self, done: int, state: str) -> None:
         if self.progress is not None:

@@ -35,6 +35,7 @@ from headstart.cli.learn import show_estimate
 from headstart.cli.settings import placed
 from headstart.cli.terminal import Bar, guarded, show, show_json, show_notes, show_table
 from headstart.cli.usage import Verbs
+from headstart.quantities import duration
 
 if TYPE_CHECKING:
     from headstart.use.translate import Attended
@@ -140,7 +141,7 @@ def train(
         return
     show(
         f"{result['run']}: {result['kind']}, hidden size {result['hidden']}, {result['parameters']:,} parameters, "
-        f"{result['steps']} steps, {result['seconds']:.0f} s"
+        f"{result['steps']} steps, {duration(result['seconds'])}"
     )
     for name in ("valid", "test"):
         if result[name]:

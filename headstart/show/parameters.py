@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headstart.quantities import data_size
 from headstart.show.picture import COLORS, INK, PAPER, brief
 from headstart.show.table import table
 from headstart.show.view import View
@@ -81,7 +82,7 @@ class Parameters(View):
         counts = {**named, "total": self.total, "trainable": self.trainable}
         lines = [
             "   ".join(f"{name} {count:,}" for name, count in counts.items()),
-            "memory of the weights: " + ", ".join(f"{kind} {_size(size)}" for kind, size in self.memory.items()),
+            "memory of the weights: " + ", ".join(f"{kind} {data_size(size)}" for kind, size in self.memory.items()),
         ]
         if self.flops is not None:
             lines.append(
@@ -175,19 +176,6 @@ def _state(branch: Branch) -> str:
     if branch.trainable == branch.parameters:
         return ""
     return "frozen" if not branch.trainable else f"{branch.trainable:,} learn"
-
-
-def _size(size: float) -> str:
-    """Bytes as a person says them.
-
-    >>> _size(84073604)
-    '84.1 MB'
-    """
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"
 
 
 def _count(number: float) -> str:

@@ -32,6 +32,7 @@ from typing import Any
 
 from headstart.config import LabelledConfig, MatchConfig
 from headstart.errors import ConfigError, DataError, ModelError, Stopped, UserError
+from headstart.quantities import duration
 from headstart.schema import differences, parse, read_toml, to_toml
 from headstart.shapes import HuggingFaceConfig
 from headstart.study.baselines import BASELINES
@@ -220,11 +221,11 @@ class _Grid:
         with self.watch.bar("cells", len(missing)):
             for done, outcome in enumerate(self._outcomes(missing), start=1):
                 left -= weight[outcome.cell]
-                minutes = (time.monotonic() - began) / 60 * left / max(whole - left, 1e-9)
+                to_come = (time.monotonic() - began) * left / max(whole - left, 1e-9)
                 if outcome.exit:
                     self.failures.append(outcome)
                     self.watch.note(f"{outcome.cell} failed (exit code {outcome.exit}): {outcome.message}")
-                self.watch.reach(done, f"{outcome.cell}, about {minutes:.1f} min left")
+                self.watch.reach(done, f"{outcome.cell}, about {duration(to_come)} left")
 
     def _weight(self, cell: Cell) -> float:
         """About how long a cell takes, next to others: its updates, where the base takes part in them."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headstart import quantities
 from headstart.show.picture import INK, inline
 from headstart.study.figures import looks, main_picture, pictures
 from headstart.study.results import Arm, Data, Disagreement, Results
@@ -138,13 +139,12 @@ def percent(share: float | None) -> str:
 
 
 def points(share: float) -> str:
-    """A difference in percentage points with its sign, and as many decimals as it takes to see its side of zero.
+    """A difference in percentage points with its sign.
 
     >>> points(0.0314), points(-0.0004)
     ('+3.1', '−0.04')
     """
-    decimals = next((d for d in range(1, 4) if round(100 * share, d)), 1)
-    return f"{100 * share:+.{decimals}f}".replace("-", "−")
+    return quantities.signed(100 * share).replace("-", "−")
 
 
 def count(number: float | None) -> str:
@@ -161,23 +161,7 @@ def about(number: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds as a person says them.
-
-    >>> duration(0.01), duration(0.42), duration(12.34), duration(754), duration(7500)
-    ('< 0.1 s', '0.4 s', '12 s', '12 min 34 s', '2 h 5 min')
-    """
-    if seconds is None:
-        return NOTHING
-    if seconds < 0.05:
-        return "< 0.1 s"
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return NOTHING if seconds is None else quantities.duration(seconds)
 
 
 def probability(p: float | None) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headstart.quantities import points, signed
+
 MOST_WORDS = 120
 MOST_SEEDS, MOST_TIMES_THE_ROWS = 100, 100  # more than these is no advice
 KINDS = ("full", "last", "lora", "frozen", "scratch", "tfidf", "majority")  # which arm of two is spoken of
@@ -39,12 +41,11 @@ class Gap:
     @property
     def size(self) -> str:
         low, high = sorted((abs(self.low), abs(self.high)))
-        return f"{_number(abs(self.points))} points ({_number(low)} to {_number(high)})"
+        return f"{points(abs(self.points))} points ({points(low)} to {points(high)})"
 
     @property
     def signed(self) -> str:
-        plus = "+" if self.points > 0 else ""
-        return f"{plus}{_number(self.points)} points ({_number(self.low)} to {_number(self.high)})"
+        return f"{signed(self.points)} points ({points(self.low)} to {points(self.high)})"
 
     def turned(self) -> Gap:
         return Gap(
@@ -254,16 +255,6 @@ class _Study:
             row["adjusted"], row.get("needed"),
         )  # fmt: skip
         return gap.turned() if self._order(gap.a) > self._order(gap.b) else gap
-
-
-def _number(points: float) -> str:
-    """One decimal, or as many as it takes not to round to zero: which side of zero it is on must be seen.
-
-    >>> _number(3.14), _number(-0.04), _number(0.0)
-    ('3.1', '-0.04', '0.0')
-    """
-    decimals = next((d for d in range(1, 4) if round(points, d)), 1 if points == 0 else 4)
-    return f"{points + 0.0:.{decimals}f}"
 
 
 def _listed(gaps: Sequence[Gap]) -> str:

@@ -28,7 +28,8 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from headstart.errors import ModelError, ResourceError
-from headstart.train.disk import DRAFT, free_space, megabytes, remove_folder, write_folder
+from headstart.quantities import data_size
+from headstart.train.disk import DRAFT, free_space, remove_folder, write_folder
 from headstart.train.run import Run
 from headstart.train.watch import Watch
 
@@ -144,7 +145,7 @@ class Saver:
         free = free_space(self.run.path)
         if free < needed:
             raise ResourceError(
-                f"{self.run.path} needs {megabytes(needed)} for checkpoints and the model; {megabytes(free)} are free "
+                f"{self.run.path} needs {data_size(needed)} for checkpoints and the model; {data_size(free)} are free "
                 "on its disk. Free some space, or choose another --out.",
                 "DISK_FULL",
             )

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from headstart.errors import ResourceError
+from headstart.quantities import data_size
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 LASTING = (*FULL, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR)
@@ -104,10 +105,6 @@ def free_space(path: Path) -> int:
     return shutil.disk_usage(next(p for p in (whole, *whole.parents) if os.path.exists(p))).free
 
 
-def megabytes(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB"
-
-
 def _make_folder(path: Path) -> None:
     if path.is_dir():
         return
@@ -136,7 +133,7 @@ def _write(path: Path, data: bytes) -> None:
 def _refusal(path: Path, error: OSError, size: int) -> ResourceError:
     if error.errno in FULL:
         return ResourceError(
-            f"Disk full writing {path} ({error.strerror}): needs {megabytes(size)}, {megabytes(free_space(path))} free. "
+            f"Disk full writing {path} ({error.strerror}): needs {data_size(size)}, {data_size(free_space(path))} free. "
             "Free some space.",
             "DISK_FULL",
         )

@@ -9,7 +9,7 @@ from torch import nn
 
 from headstart.config import TrainConfig
 from headstart.errors import ResourceError, out_of_memory
-from headstart.train.disk import megabytes
+from headstart.quantities import data_size
 
 
 @contextmanager
@@ -20,7 +20,7 @@ def memory_errors(model: nn.Module, cfg: TrainConfig) -> Iterator[None]:
         if not out_of_memory(error):
             raise
         raise ResourceError(
-            f"Out of memory on {cfg.device}: the model alone takes {megabytes(_held(model))} in training, and each "
+            f"Out of memory on {cfg.device}: the model alone takes {data_size(_held(model))} in training, and each "
             f"batch of {cfg.batch_size} comes on top. {_smaller(cfg)}",
             "MEMORY",
         ) from None
