@@ -313,7 +313,6 @@ class _Study:
             "seconds": float(np.mean([r["seconds"] for r in t.results])),
             "tokens": int(np.mean([r.get("tokens", 0) for r in t.results])) or None,
             "trained_parameters": t.results[0].get("trained_parameters"),
-            "memory_mb": t.results[0].get("memory_mb"),
             "trials": len(tries),
             "trial_seconds": sum(r["seconds"] for r in tries),
         }

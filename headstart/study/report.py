@@ -63,7 +63,7 @@ def table_csv(results: Results) -> str:
     writer.writerow(
         ["arm", "kind", "base", "labels", "score", "mean", "sd", "low", "high", "over", "seeds", "accuracy", "macro_f1",
          "ece", "brier", "clean_mean", "clean_low", "clean_high", "rate", "seconds", "tokens", "trained_parameters",
-         "memory_mb", "trials"]
+         "trials"]
     )  # fmt: skip
     for arm in results.arms:
         low, high = arm.interval or (None, None)
@@ -72,7 +72,7 @@ def table_csv(results: Results) -> str:
             arm.name, arm.kind, arm.base, arm.labels, results.score, arm.mean, arm.sd, low, high, arm.over, arm.seeds,
             arm.accuracy and arm.accuracy.mean, arm.macro_f1 and arm.macro_f1.mean, arm.calibration.ece,
             arm.calibration.brier, arm.clean and arm.clean.mean, clean_low, clean_high, arm.rate, arm.cost.seconds,
-            arm.cost.tokens, arm.cost.trained_parameters, arm.cost.memory_mb, arm.cost.trials,
+            arm.cost.tokens, arm.cost.trained_parameters, arm.cost.trials,
         ]  # fmt: skip
         writer.writerow([_harmless(cell) for cell in cells])
     return table.getvalue()

@@ -52,7 +52,6 @@ class Cost(Part):
     seconds: float | None = None
     tokens: Number | None = None
     trained_parameters: Number | None = None
-    memory_mb: Number | None = None
     trials: Number | None = None  # on the validation rows, to choose `rate`
 
 

@@ -221,7 +221,7 @@ def _arm(
         "confusion": confusion,
         "cost": {"seconds": 0.4 if not base else 12.3 + labels / 90, "tokens": labels * 300 if base else None,
                  "trained_parameters": None if kind == "majority" else 386 if kind == "frozen" else 1_204_992 if base else 20_001,
-                 "memory_mb": 312.5 if base else None, "trials": 3 if labels >= 200 and kind != "majority" else 1},
+                 "trials": 3 if labels >= 200 and kind != "majority" else 1},
     }  # fmt: skip
 
 

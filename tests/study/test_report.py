@@ -271,7 +271,7 @@ def test_the_table_has_a_line_for_each_arm_and_label_count(folder: Path, study: 
     lines = list(csv.DictReader(io.StringIO((folder / "table.csv").read_text("utf-8"))))
     assert [(line["arm"], int(line["labels"])) for line in lines] == [(a["name"], a["labels"]) for a in study()["arms"]]
     assert (folder / "table.csv").read_text("utf-8").splitlines()[1] == (
-        "majority,majority,,100,accuracy,0.505,,0.485,0.525,rows only,1,0.505,0.495,0.043,0.182,0.499,0.479,0.519,,0.4,,,,1"
+        "majority,majority,,100,accuracy,0.505,,0.485,0.525,rows only,1,0.505,0.495,0.043,0.182,0.499,0.479,0.519,,0.4,,,1"
     )
 
 

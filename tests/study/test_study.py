@@ -22,6 +22,7 @@ from headstart.errors import ConfigError, DataError, DivergedError, Stopped
 from headstart.schema import parse, read_toml, to_toml
 from headstart.study import grid
 from headstart.study.plan import BaseRun, StudyConfig, arms_of, named_bases
+from headstart.study.results import Cost
 from headstart.study.study import Study
 from headstart.train.pretrain import pretrain
 
@@ -91,6 +92,11 @@ def test_every_arm_stands_in_the_results_with_its_interval(whole):
     }  # fmt: skip
     assert whole.verdict
     assert whole.page.exists()
+
+
+def test_every_cost_that_the_page_can_show_is_measured_for_some_arm(whole):
+    costs = [arm["cost"] for arm in whole.results["arms"]]
+    assert all(any(cost[name] is not None for cost in costs) for name in Cost.model_fields)
 
 
 def test_the_arms_saw_the_same_rows(whole):
