@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headstart.models.heads import ClassHead
+from headstart.train.regression import fit_regression
 
 STRENGTHS = (0.001, 0.01, 0.1, 1.0)  # inverse regularization, chosen on the validation rows
 USUAL = 0.01  # where there are none
@@ -28,27 +29,24 @@ def rows_to_fit(count: int) -> list[int]:
 
 def fit_head(head: ClassHead, train: Rows, valid: Rows) -> float | None:
     """Give `head` the weights of a logistic regression; its strength, or None where a class has no rows to fit."""
-    from sklearn.linear_model import LogisticRegression
-
     features, target = train[0].cpu().numpy(), np.array(train[1])
     classes = head.linear.out_features
     if len(set(target.tolist())) < max(2, classes):
         return None
     mean, scale = features.mean(0), np.hypot(features.std(0), FLOOR * np.sqrt(np.mean(features**2)))
-    importance = dict(enumerate(head.weights.tolist()))
-    tried = []
-    for strength in STRENGTHS if valid[1] else (USUAL,):
-        model = LogisticRegression(C=strength, max_iter=1000, class_weight=importance)
-        model.fit((features - mean) / scale, target)
-        score = model.score((valid[0].cpu().numpy() - mean) / scale, valid[1]) if valid[1] else 0.0
-        tried.append((score, -strength, model))
-    _, strength, best = max(tried, key=lambda entry: entry[:2])
+    strength, best = fit_regression(
+        ((features - mean) / scale, target),
+        ((valid[0].cpu().numpy() - mean) / scale, valid[1]) if valid[1] else None,
+        STRENGTHS,
+        USUAL,
+        dict(enumerate(head.weights.tolist())),
+    )
     weight, bias = _for_each_class(best.coef_, best.intercept_)
     weight = weight / scale
     _put(head.linear.weight, weight)
     if head.linear.bias is not None:
         _put(head.linear.bias, bias - weight @ mean)
-    return -strength
+    return strength
 
 
 def _for_each_class(weight: NDArray[np.float64], bias: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
