@@ -31,6 +31,7 @@ Objective = Literal["causal", "masked"]
 Unit = Literal["line", "sentence", "document"]
 Pool = Literal["last", "cls", "mean"]
 Long = Literal["truncate", "window"]
+FEW_STEPS = 200  # updates at least, where labels are so few that ten epochs would be ten updates
 
 
 class TokenizerConfig(Frozen):
@@ -226,6 +227,10 @@ class FinetuneConfig(Frozen):
     model: ModelConfig = Field(default_factory=lambda: TransformerConfig.model_validate({}))
     train: TrainConfig = TrainConfig(steps=0, lr=0.0, batch_size=16, warmup=0.1, weight_decay=0.01, beta2=0.999)
 
+    def usual_steps(self, per_epoch: int, few: bool = False) -> int:
+        """Updates for all epochs; `few` labels, of which none can be held out to choose on, get FEW_STEPS at least."""
+        return max(self.least_steps or few * FEW_STEPS, self.epochs * per_epoch)
+
     @field_validator("scope")
     @classmethod
     def scope_is_known(cls, scope: str) -> str:
@@ -254,6 +259,11 @@ class FinetuneConfig(Frozen):
     @classmethod
     def own_training_defaults(cls, given: Any) -> Any:
         return _with_own_training(cls, given)
+
+
+def usual_pool(model: ModelConfig) -> Pool:
+    """A causal model has read the whole text only at its last token."""
+    return "last" if model.causal else "cls"
 
 
 def usual_rate(model: ModelConfig, scope: str) -> float:

@@ -152,7 +152,7 @@ def recipe(config: Any) -> dict[str, Any]:
     Another run with them is the same run; and --size, --epochs or --objective beside them change what depends on
     these too.
     """
-    from headstart.config import usual_rate
+    from headstart.config import usual_pool, usual_rate
     from headstart.shapes import PRESETS
 
     settings = config.model_dump(exclude_none=True)
@@ -170,11 +170,11 @@ def recipe(config: Any) -> dict[str, Any]:
         if config.target == config.source:
             del settings["target"]
     if config.job == "finetune":
-        if steps == max(config.least_steps, config.epochs * every):
+        if steps == config.usual_steps(every):
             del train["steps"], train["eval_every"]
         if train["lr"] == usual_rate(config.model, config.scope):
             del train["lr"]
-        if config.pool == ("last" if config.model.causal else "cls"):
+        if config.pool == usual_pool(config.model):
             del settings["pool"]
     if config.base and config.base not in PRESETS:
         del settings["model"]

@@ -232,7 +232,7 @@ class _Grid:
         if cell.arm.kind in ("majority", "tfidf", "frozen"):
             return 10.0
         cfg = finetuning(self.cfg, cell, self.out)
-        return max(cfg.least_steps, cfg.epochs * 0.8 * (cell.labels or self.rows) / cfg.train.batch_size)
+        return float(cfg.usual_steps(round(0.8 * (cell.labels or self.rows) / cfg.train.batch_size)))
 
     def _outcomes(self, missing: Sequence[Cell]) -> Iterator[Outcome]:
         work = [_Work(self.cfg, cell, self.out, self.jobs) for cell in missing]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from headstart.config import FinetuneConfig, usual_rate
+from headstart.config import FinetuneConfig, usual_pool, usual_rate
 from headstart.errors import ConfigError
 from headstart.models.base import freeze
 from headstart.models.heads import ClassHead, Model
@@ -35,8 +35,6 @@ from headstart.train.model_dir import HeadSpec, Saved, build_model, write_model
 from headstart.train.pretrained import open_base, within
 from headstart.train.run import Run
 from headstart.train.watch import Watch
-
-FEW_STEPS = 200  # updates at least, where labels are so few that ten epochs would be ten updates
 
 
 @dataclass(frozen=True)
@@ -168,9 +166,8 @@ def _shape_and_tokenizer(cfg: FinetuneConfig, data: Labelled, source: Saved | No
 def _resolved(cfg: FinetuneConfig, shape: ModelConfig, data: Labelled) -> FinetuneConfig:
     """`cfg` with what the data and the base decide."""
     per_epoch = -(-len(data.train) // (cfg.train.batch_size * cfg.train.accumulate))
-    pool = cfg.pool or ("last" if shape.causal else "cls")
-    few = bool(cfg.data.labels) and not data.valid
-    steps = max(cfg.least_steps or (FEW_STEPS if few else 0), cfg.epochs * per_epoch)
+    pool = cfg.pool or usual_pool(shape)
+    steps = cfg.usual_steps(per_epoch, few=bool(cfg.data.labels) and not data.valid)
     train = cfg.train.scheduled(steps, eval_every=per_epoch if data.valid else steps // 10)
     if not train.lr:
         train = train.model_copy(update={"lr": usual_rate(shape, cfg.scope)})
