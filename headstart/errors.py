@@ -58,16 +58,26 @@ class NetworkError(UserError):
 
 
 class Stopped(UserError):
-    """A signal arrived: the state is saved and the run can be resumed."""
+    """A signal arrived. `where` it found the work; `then` is what has become of it, and what goes on with it."""
 
     code = "STOPPED"
 
-    def __init__(self, message: str, signal_number: int) -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        where: str,
+        signal_number: int,
+        then: str = "everything is saved. Go on with --resume, or with resume=True in Python.",
+    ) -> None:
+        super().__init__(f"Stopped {where}; {then}")
+        self.where, self.signal_number, self.then = where, signal_number, then
         self.exit_code = 128 + signal_number
 
-    def __reduce__(self) -> tuple[type[Stopped], tuple[str, int]]:
-        return type(self), (str(self), self.exit_code - 128)  # so that it comes home from another process
+    def but(self, then: str) -> Stopped:
+        """The same, told by someone who goes on in another way."""
+        return Stopped(self.where, self.signal_number, then)
+
+    def __reduce__(self) -> tuple[type[Stopped], tuple[str, int, str]]:
+        return type(self), (self.where, self.signal_number, self.then)  # so that it comes home from another process
 
 
 def did_you_mean(value: str, known: Iterable[str]) -> str:

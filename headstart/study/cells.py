@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headstart.errors import ConfigError, DataError, UserError
+from headstart.errors import BusyError, ConfigError, DataError, Stopped, UserError
 from headstart.text.files import file_facts
 from headstart.train.disk import write_file
 from headstart.train.run import Run
@@ -28,13 +29,23 @@ def run_missing(planned: Sequence[tuple[str, C]], job: Job, out: Path, watch: Wa
             continue
         watch.note(f"cell {n} of {len(planned)}: {name}")
         try:
-            job(settings, run.path, resume=run.there, watch=watch)
+            with goes_on_when_started_again(out):
+                job(settings, run.path, resume=run.there, watch=watch)
         except UserError as error:
-            if error.exit_code in (8, 130, 143):  # somebody wants to stop, or is at work here
+            if isinstance(error, (Stopped, BusyError)):  # somebody wants to stop, or is at work here
                 raise
             failed[name] = str(error)
             watch.note(f"Note: {name} failed: {error}")
     return failed
+
+
+@contextmanager
+def goes_on_when_started_again(out: Path) -> Iterator[None]:
+    """Inside a study --resume is nobody's flag: what is missing is run when it is started again."""
+    try:
+        yield
+    except Stopped as stop:
+        raise stop.but(f"everything is saved in {out}. The same command or call goes on there.") from None
 
 
 def finished(names: Iterable[str], out: Path, failed: Mapping[str, str]) -> dict[str, Run]:

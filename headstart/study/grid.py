@@ -36,6 +36,7 @@ from headstart.quantities import duration
 from headstart.schema import differences, parse, read_toml, to_toml
 from headstart.shapes import HuggingFaceConfig
 from headstart.study.baselines import BASELINES
+from headstart.study.cells import goes_on_when_started_again
 from headstart.study.plan import BaseRun, Cell, StudyConfig, arms_of, cells, finetuning, named_bases, trials
 from headstart.tasks.metrics import class_scores
 from headstart.text.files import file_facts
@@ -66,7 +67,7 @@ def run_study(cfg: StudyConfig, out: Path, jobs: int = 1, watch: Watch | None = 
     watch = watch or Watch()
     _check_folder(out, cfg)
     out.mkdir(parents=True, exist_ok=True)
-    with lock_folder(out):
+    with lock_folder(out), goes_on_when_started_again(out):
         data = split_labelled(cfg.data)
         state = _begin(out, cfg, data, watch)
         bases = named_bases([*_given(cfg), *_pretrained(out, cfg, watch)]) if cfg.trained else []

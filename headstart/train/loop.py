@@ -76,9 +76,7 @@ def train(
     def stop_if_asked() -> None:
         if arrived:
             save(insist=True)
-            raise Stopped(
-                f"Stopped at step {now.step} of {cfg.steps}; everything is saved. Go on with --resume.", arrived[0]
-            )
+            raise Stopped(f"at step {now.step} of {cfg.steps}", arrived[0])
 
     def measured(valid: Iterable[B]) -> Iterator[B]:
         for batch in valid:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import csv
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headstart.errors import ConfigError, DataError
+from headstart.errors import ConfigError, DataError, Stopped
 from headstart.schema import parse
 from headstart.study.ladder import LadderConfig, cells, climb
 from headstart.train.run import Run
+from headstart.train.watch import Watch
 
 
 @pytest.fixture
@@ -58,6 +60,16 @@ def test_what_is_finished_is_kept_and_a_failed_cell_is_told(data: list[str], tmp
     assert sorted(results["failed"]) == ["large-gru-8-seed0", "large-gru-8-seed1"]
     assert "line 2: not a pair" in results["failed"]["large-gru-8-seed0"]
     assert [row["data"] for row in results["table"]] == ["small"]
+
+
+def test_a_stopped_grid_says_what_goes_on_with_it(data: list[str], tmp_path: Path) -> None:
+    class Impatient(Watch):
+        def advance(self, done: int, loss: float, tokens_per_second: float) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(Stopped, match=r"saved in .*study\. The same command or call goes on there\.") as stopped:
+        climb(settings(data[:1], seeds=1), tmp_path / "study", Impatient())
+    assert "resume" not in str(stopped.value)
 
 
 def test_runs_of_other_settings_do_not_join_the_table(data: list[str], tmp_path: Path) -> None:

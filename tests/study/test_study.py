@@ -131,13 +131,17 @@ def test_a_study_killed_half_way_gives_the_same_table(whole, base, rows, tmp_pat
 
     def killed(work: Any) -> Any:
         if len(done) == 9:
-            raise Stopped("killed", 15)
+            raise Stopped("at step 3 of 4", 15)
         done.append(work.cell.name)
         return run_cell(work)
 
     monkeypatch.setattr(grid, "run_cell", killed)
-    with pytest.raises(Stopped):
+    with pytest.raises(Stopped) as stopped:
         Study.run(cfg, tmp_path / "study")
+    told = (
+        f"Stopped at step 3 of 4; everything is saved in {tmp_path / 'study'}. The same command or call goes on there."
+    )
+    assert (str(stopped.value), stopped.value.exit_code) == (told, 143)
     monkeypatch.setattr(grid, "run_cell", lambda work: done.append(work.cell.name) or run_cell(work))
     again = Study.run(cfg, tmp_path / "study")
     assert sorted(done) == sorted(path.name for path in (whole.folder / "cells").iterdir()), "each cell was run once"
@@ -356,8 +360,8 @@ def test_all_labels_are_only_called_so_when_they_are_all(base, rows, tmp_path):
 
 
 def test_a_stop_comes_home_from_another_process():
-    stopped = copy.copy(Stopped("Stopped at step 3.", 15))  # made anew, as it is on the other side
-    assert (str(stopped), stopped.exit_code) == ("Stopped at step 3.", 143)
+    stopped = copy.copy(Stopped("at step 3", 15, "all is well."))  # made anew, as it is on the other side
+    assert (str(stopped), stopped.exit_code) == ("Stopped at step 3; all is well.", 143)
 
 
 def test_arms_are_named_by_their_base_when_there_are_several(base, rows):
