@@ -7,7 +7,8 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,7 +18,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from headstart.config import FinetuneConfig, PretrainConfig
-from headstart.errors import UserError
+from headstart.errors import DataError, Stopped, UserError, shortened
 from headstart.models.decode import Sampling
 from headstart.schema import merge, parse
 from headstart.shapes import PRESETS
@@ -53,7 +54,8 @@ class LanguageModel(BaseEstimator):  # type: ignore[misc]
             "data": {"paths": [folder.rows(texts)], "unit": self.unit},
             "train": {"steps": self.steps, "batch_size": self.batch_size, "seed": self.seed, "tensorboard": False},
         }
-        pretrain(parse(PretrainConfig, merge(given, self.settings or {})), folder.run)
+        with _nothing_kept():
+            pretrain(parse(PretrainConfig, merge(given, self.settings or {})), folder.run)
         self.folder_, self.model_ = folder, language.LanguageModel.load(folder.run)
         return self
 
@@ -104,6 +106,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Sequence[str], y: Sequence[Any]) -> Self:
         """Learn from rows; a fifth of them, from 200 on, picks the best epoch."""
+        for i, label in enumerate(y):
+            if label is None or label != label:  # NaN is not itself
+                raise DataError(f"y[{i}] is {label}: every row needs a label.", "DATA_LABEL")
         self.classes_ = np.unique(np.asarray(y))
         names = {str(label): label for label in self.classes_.tolist()}
         folder = _Folder()
@@ -121,7 +126,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "data": {"train": folder.rows(X, y), "test_fraction": 0.0, "labels": few},
             "train": {"lr": self.lr, "batch_size": self.batch_size, "seed": self.seed, "tensorboard": False},
         }
-        finetune(parse(FinetuneConfig, merge(given, self.settings or {})), folder.run)
+        with _nothing_kept():
+            finetune(parse(FinetuneConfig, merge(given, self.settings or {})), folder.run)
         self._use(folder, names)
         return self
 
@@ -141,7 +147,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Sequence[str]) -> NDArray[np.float64]:
         """One row a text, one column a label, in the order of `classes_`."""
         check_is_fitted(self, "model_")
-        return np.array(self.model_.probabilities(list(X)))[:, self._columns]
+        return np.array(self.model_.probabilities(checked(X)))[:, self._columns]
 
     def predict(self, X: Sequence[str]) -> NDArray[Any]:
         best = self.predict_proba(X).argmax(1)
@@ -152,6 +158,24 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.array(sorted(names.values()))
         order = [names[label] for label in self.model_.labels]
         self._columns = [order.index(label) for label in self.classes_.tolist()]
+
+
+def checked(texts: Sequence[Any]) -> list[str]:
+    """The texts, if that is what they are: a table with gaps has NaN or None where there is none."""
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise DataError(
+                f"X[{i}] is {shortened(text)}, not a text. Fill the gap, or leave the row out.", "DATA_TEXT"
+            )
+    return list(map(str, texts))
+
+
+@contextmanager
+def _nothing_kept() -> Iterator[None]:
+    try:
+        yield
+    except Stopped as stop:  # the folder goes with the object
+        raise stop.but("nothing of it is kept. fit begins anew.") from None
 
 
 class _Folder:
@@ -166,11 +190,12 @@ class _Folder:
     def rows(self, texts: Sequence[str], labels: Sequence[Any] | None = None) -> str:
         """A file with the texts; what is not text is refused, as is a length that differs."""
         assert self.own is not None, "rows are written into a folder of one's own"
+        texts = checked(texts)
         if labels is not None and len(texts) != len(labels):
             raise UserError(f"{len(texts)} texts and {len(labels)} labels: there must be one label for each text.")
         file = self.own / "rows.jsonl"
-        records = [{"text": str(t)} for t in texts] if labels is None else [
-            {"text": str(t), "label": str(label)} for t, label in zip(texts, labels, strict=True)
+        records = [{"text": text} for text in texts] if labels is None else [
+            {"text": text, "label": str(label)} for text, label in zip(texts, labels, strict=True)
         ]  # fmt: skip
         file.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
         return str(file)

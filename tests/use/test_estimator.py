@@ -14,7 +14,8 @@ from sklearn.preprocessing import FunctionTransformer
 
 import headstart
 from headstart import LanguageModel, TextClassifier
-from headstart.errors import UserError
+from headstart.errors import Stopped, UserError
+from headstart.use import estimator
 
 GOOD, BAD = ("lovely", "warm", "bright", "clever"), ("awful", "cold", "dull", "stupid")
 X = [f"film {i} was {(GOOD if i % 2 else BAD)[i // 2 % 4]} to the end" for i in range(48)]
@@ -66,6 +67,37 @@ def test_it_works_in_a_pipeline_and_in_a_search(language: LanguageModel) -> None
 def test_wrong_lengths_are_one_sentence(language: LanguageModel) -> None:
     with pytest.raises(UserError, match="48 texts and 47 labels"):
         TextClassifier(base=language).fit(X, Y[1:])
+
+
+@pytest.mark.parametrize("gap", [None, float("nan"), np.nan, 7])
+def test_a_gap_among_the_texts_is_told_with_its_place(gap: object) -> None:
+    told = rf"^X\[1\] is {gap}, not a text\. Fill the gap, or leave the row out\.$"
+    texts = ["fine", gap, "fine"]
+    with pytest.raises(UserError, match=told):
+        TextClassifier().fit(texts, [0, 1, 0])
+    with pytest.raises(UserError, match=told):
+        LanguageModel().fit(texts)
+
+
+def test_a_gap_among_the_texts_to_label_is_told_with_its_place(language: LanguageModel) -> None:
+    fitted = TextClassifier(base=language, train="head", epochs=1).fit(X[:8], Y[:8])
+    with pytest.raises(UserError, match=r"^X\[0\] is None, not a text"):
+        fitted.predict([None, "fine"])
+
+
+@pytest.mark.parametrize("gap", [None, float("nan")])
+def test_a_row_without_a_label_is_told_with_its_place(gap: object) -> None:
+    with pytest.raises(UserError, match=rf"^y\[2\] is {gap}: every row needs a label\.$"):
+        TextClassifier().fit(["a", "b", "c"], [0, 1, gap])
+
+
+def test_a_fit_that_is_stopped_promises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object) -> None:
+        raise Stopped("at step 3 of 30", 2)
+
+    monkeypatch.setattr(estimator, "pretrain", stopped)
+    with pytest.raises(Stopped, match=r"^Stopped at step 3 of 30; nothing of it is kept\. fit begins anew\.$"):
+        LanguageModel().fit(X)
 
 
 def test_the_public_names_are_these() -> None:
