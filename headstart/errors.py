@@ -6,8 +6,9 @@ Exit codes: 0 done, 1 our bug, 2 usage, 3 data, 4 configuration, 5 model or chec
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from types import MappingProxyType
 
 
 class UserError(Exception):
@@ -80,16 +81,19 @@ class Stopped(UserError):
         return type(self), (self.where, self.signal_number, self.then)  # so that it comes home from another process
 
 
-def did_you_mean(value: str, known: Iterable[str]) -> str:
-    """A hint to append to a message, or nothing.
+def did_you_mean(value: str, known: Iterable[str], also: Mapping[str, str] = MappingProxyType({})) -> str:
+    """A hint to append to a message, or nothing; `also` has other words for some that are known.
 
     >>> did_you_mean("stepz", ["steps", "lr"])
     " Did you mean 'steps'?"
+    >>> did_you_mean("learnrate", ["steps", "lr"], also={"learning_rate": "lr"})
+    " Did you mean 'lr'?"
     >>> did_you_mean("x", ["steps"])
     ''
     """
-    close = get_close_matches(value, list(known), n=1, cutoff=0.6)
-    return f" Did you mean '{close[0]}'?" if close else ""
+    words = {**also, **{name: name for name in known}}
+    close = get_close_matches(value, list(words), n=1, cutoff=0.6)
+    return f" Did you mean '{words[close[0]]}'?" if close else ""
 
 
 def first_line(error: BaseException) -> str:

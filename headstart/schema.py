@@ -29,6 +29,16 @@ class Frozen(BaseModel):
 
 
 C = TypeVar("C", bound=Frozen)
+OTHER_NAMES = {  # that settings have in other tools
+    "learning_rate": "lr",
+    "max_steps": "steps",
+    "num_train_epochs": "epochs",
+    "gradient_accumulation_steps": "accumulate",
+    "max_grad_norm": "clip",
+    "hidden_size": "width",
+    "num_layers": "layers",
+    "max_length": "context",
+}
 _KINDS_OF_MODEL = ("ours", "theirs")  # pydantic puts the kind that it tried into the place of an error
 
 
@@ -113,7 +123,7 @@ def explain(
         if where and where[0] in tags:
             where = where[1:]
         if problem["type"] == "extra_forbidden":
-            hint = did_you_mean(where[-1], _names_beside(kinds, where[:-1])) or _elsewhere(where[-1], kinds)
+            hint = _nearest(where[-1], _names_beside(kinds, where[:-1]), kinds)
             table = f" in [{'.'.join(where[:-1])}]" if where[:-1] else ""
             problems.append(f"unknown setting '{where[-1]}'{table}.{hint}")
         else:
@@ -123,6 +133,13 @@ def explain(
             name = ".".join(where) or "together"
             problems.append(f"{name}{f' ({flags[name]})' if name in flags else ''}: {message}{shown}.")
     return f"{source}: " + " ".join(problems)
+
+
+def _nearest(name: str, beside: Sequence[str], kinds: Sequence[type[Frozen]]) -> str:
+    """What may have been meant by a setting that is not there: one beside it, one in another table, or any beside it."""
+    also = {other: ours for other, ours in OTHER_NAMES.items() if ours in beside}
+    known = f" Known: {', '.join(beside)}." if beside else ""
+    return did_you_mean(name, beside, also) or _elsewhere(name, kinds) or known
 
 
 def _elsewhere(name: str, kinds: Iterable[type[Frozen]]) -> str:

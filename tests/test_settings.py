@@ -177,6 +177,8 @@ def test_paths_in_a_file_are_seen_from_where_the_command_is_started(
     [
         ("[train]\nlr = 0.1\nsteps 5\n", r"a.toml is not valid TOML: .*line 3, column 7"),
         ("[train]\nstepz = 5\n", r"a.toml: unknown setting 'stepz' in \[train\]. Did you mean 'steps'\?"),
+        ("[train]\nlearnrate = 0.1\n", r"unknown setting 'learnrate' in \[train\]. Did you mean 'lr'\?"),
+        ("[train]\nzzz = 1\n", r"unknown setting 'zzz' in \[train\]. Known: steps, batch_size, .*keep_checkpoints\."),
         ('[train]\nsteps = "x"\n', r"a.toml: train.steps \(--steps\): .*'x'"),
         ('job = "finetune"\n', r"a.toml holds the settings of headstart finetune, not of headstart pretrain"),
         ("data = 3\n", r"Missing a CORPUS"),
