@@ -92,7 +92,19 @@ def compare(
     jobs: int = 1,
     **settings: Any,
 ) -> Study:
-    """Compare arms on labelled texts; `settings` are those of a study, such as seeds=5, labels=(100, 0), rates=(1e-3,)."""
+    """Compare arms on labelled texts; called again with the same `out`, it runs only what is missing.
+
+    `settings` are those of a study, named as in study.toml:
+
+    - seeds=5: runs of every arm that has chance in it
+    - labels=(100, 0): label counts to compare at; 0 is all of them
+    - rates=(3e-4, 1e-3): learning rates tried on the validation rows; without it, three that suit each arm
+    - least_steps=300: updates of every run, however few the labels
+    - finetune={"epochs": 2, "pool": "mean", "train": {"batch_size": 16}}: every arm that is trained, as in config.toml
+    - pretrain={"data": {"paths": ["corpus.txt"]}, "train": {"steps": 1000}}: pretrain a base as a step of the study
+    - objectives=("causal", "masked"): a base for each, with `pretrain`
+    - strict_leakage=True: refuse test rows that also stand among the rows learned from
+    """
     if len(texts) != len(labels):
         raise DataError(f"{len(texts)} texts and {len(labels)} labels: there must be one label for each text.")
     out = Path(out).absolute()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -305,6 +307,16 @@ def test_a_page_is_not_rebuilt_from_rows_that_have_changed(base, rows, tmp_path)
     with pytest.raises(DataError, match="have changed since this study"):
         Study.open(tmp_path / "study")
     assert found.page.read_bytes() == before
+
+
+def test_the_settings_that_help_tells_of_are_settings_of_a_study():
+    told = {
+        name: ast.literal_eval(value)
+        for name, value in re.findall(r"^ *- (\w+)=(.+?): [^:]+$", headstart.compare.__doc__, re.MULTILINE)
+    }
+    assert {"seeds", "labels", "finetune", "least_steps"} <= set(told)
+    cfg = parse(StudyConfig, {"data": {"train": "rows.csv"}, **told})
+    assert cfg.finetuning({"base": "gpt"}).epochs == 2
 
 
 def test_from_python_a_study_keeps_the_rows_that_it_was_made_of(rows, tmp_path):
