@@ -1,7 +1,7 @@
 """The verdict: what a comparison showed, in words that a statistician would sign. No torch.
 
-It reads the plain data of results.json and says no more than the intervals do: an arm helps, hurts, beats or loses only
-where zero is outside.
+It opens with the answer in one short sentence; the numbers follow. It reads the plain data of results.json and says no
+more than the intervals do: an arm helps, hurts, beats or loses only where zero is outside.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ MOST_SEEDS, MOST_TIMES_THE_ROWS = 100, 100  # more than these is no advice
 KINDS = ("full", "last", "lora", "frozen", "scratch", "tfidf", "majority")  # which arm of two is spoken of
 PRETRAINED = KINDS[:4]
 WORDS = {"tfidf": "TF-IDF with logistic regression", "majority": "always saying the commonest label"}
+SHORT = {"tfidf": "TF-IDF", "majority": "the commonest label"}
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def verdict(results: Mapping[str, Any]) -> str:
     """A paragraph of about 120 words at most; what matters least is left out first."""
     study = _Study(results)
     lead = study.lead()
-    sentences = list(study.sentences(lead)) if lead else list(study.without_comparison())
+    sentences = [(0, study.answer(lead)), *study.sentences(lead)] if lead else list(study.without_comparison())
     while len(_joined(sentences).split()) > MOST_WORDS and max(weight for weight, _ in sentences) > 0:
         sentences.remove(max(sentences, key=lambda sentence: sentence[0]))
     return _joined(sentences)
@@ -87,6 +88,30 @@ class _Study:
             return not self._asks(gap), self._order(gap.b), self._order(gap.a), -self.arms[gap.a]["mean"]
 
         return min(self.here, key=first, default=None)
+
+    def answer(self, lead: Gap) -> str:
+        """What most people came to know, without its uncertainty."""
+        if not self._asks(lead):
+            return f"At {self.most} {self._plainly(lead)}"
+        asked = [gap for gap in self.here if self._asks(gap)]
+        helped = [gap for gap in asked if gap.sign > 0]
+        told = lead if lead.sign > 0 or not helped else max(helped, key=lambda gap: gap.points)
+        by = f"by about {points(abs(told.points))} points at {self.most}"
+        if lead.sign > 0:
+            said = f"Yes: pretraining helps here, {by}"
+        elif helped:
+            lead_too = f"hurts {lead.a}" if lead.sign < 0 else f"makes no clear difference to {lead.a}"
+            said = f"In part: pretraining helps {told.a}, {by}, and {lead_too}"
+        elif lead.sign < 0:
+            said = f"No: pretraining hurts here, {by}"
+        else:
+            said = (
+                f"No clear {'gain' if any(gap.sign for gap in asked) else 'difference'} from pretraining at {self.most}"
+            )
+        linear = self._beside(told, "tfidf")
+        if linear and linear.sign < 0:
+            said += f"; {SHORT['tfidf']} is {'still ' if told.sign > 0 else ''}better"
+        return said
 
     def sentences(self, lead: Gap) -> Iterator[tuple[int, str]]:
         smaller = [gap for gap in self.gaps if (gap.a, gap.b) == (lead.a, lead.b) and gap.labels < self.every]
@@ -121,11 +146,10 @@ class _Study:
 
     def _beside_linear(self, lead: Gap) -> str:
         """What the arm that leads is worth beside TF-IDF, where it has led by another comparison."""
-        found = [gap for gap in self.here if gap.a == lead.a and self.kinds[gap.b] == "tfidf" and gap != lead]
-        if not found:
+        gap = self._beside(lead, "tfidf")
+        if not gap:
             missing = self.kinds[lead.a] in PRETRAINED and not self._asks(lead)
             return "; there is no scratch arm, so what pretraining adds is not known" if missing else ""
-        gap = found[0]
         if gap.sign < 0 < lead.sign:
             return f"; {gap.a} is still {gap.size} below {self._name(gap.b)}"
         return "; " + self._compared(gap)
@@ -214,6 +238,13 @@ class _Study:
             return f"{a} cannot be told apart from {b}, {gap.signed}"
         return f"{a} {'beats' if gap.sign > 0 else 'loses to'} {b} by {gap.size}"
 
+    def _plainly(self, gap: Gap) -> str:
+        a, b = (SHORT.get(self.kinds[name], name) for name in (gap.a, gap.b))
+        if not gap.sign:
+            return f"there is no clear difference between {a} and {b}"
+        better, worse = (a, b) if gap.sign > 0 else (b, a)
+        return f"{better} is better than {worse}, by about {points(abs(gap.points))} points"
+
     def _would_tell(self, gap: Gap) -> str:
         if gap.needed is None:
             return ""
@@ -236,6 +267,10 @@ class _Study:
         """Seeds of the comparison; 0 where neither arm depends on them."""
         by_chance = [name for name in (gap.a, gap.b) if self.kinds[name] not in WORDS]
         return max((self.arms[name]["seeds"] for name in by_chance), default=0)
+
+    def _beside(self, gap: Gap, kind: str) -> Gap | None:
+        """Another comparison of what `gap` speaks of, with a baseline."""
+        return next((g for g in self.here if g.a == gap.a and self.kinds[g.b] == kind and g != gap), None)
 
     def _asks(self, gap: Gap) -> bool:
         """Whether the comparison is of pretraining with none."""

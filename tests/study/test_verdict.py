@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headstart.study.statistics import difference, holm, needed_to_tell
 from headstart.study.verdict import verdict
 
-CLAIMS = re.compile(r"\b(helps|hurts|beats|loses|still|ahead|behind|needs)\b")
+CLAIMS = re.compile(r"\b(helps|hurts|beats|loses|still|ahead|behind|needs|better)\b")
 KINDS = ["full", "last:2", "frozen", "scratch", "tfidf", "majority"]
 
 
@@ -42,6 +42,7 @@ def test_pretraining_that_helps_and_is_still_below_the_linear_model():
     rows = [gap("full", "scratch", 3.1, 1.2, 5.0), gap("full", "tfidf", -4.2, -6.4, -2.0)]
     smaller = [gap("full", "scratch", 0.4, -2.0, 3.0, 300), gap("full", "scratch", 0.3, -3.0, 3.5, 100)]
     assert verdict(study(THREE, rows + smaller, pretraining=ONE_RUN)) == (
+        "Yes: pretraining helps here, by about 3.1 points at all 2,000 labels; TF-IDF is still better. "
         "Pretraining helps by 3.1 points (1.2 to 5.0) over 5 seeds: full 0.781 against scratch 0.750 at all 2,000 "
         "labels; full is still 4.2 points (2.0 to 6.4) below TF-IDF with logistic regression. "
         "With 300 labels or fewer the two cannot be told apart. "
@@ -54,6 +55,7 @@ def test_what_cannot_be_told_apart_and_what_it_would_take():
     rows = [gap("full", "scratch", 1.1, -0.8, 3.0, needed={"seeds": 12, "rows": 5049})]
     text = verdict(study(THREE, rows))
     assert text.startswith(
+        "No clear difference from pretraining at all 2,000 labels. "
         "At all 2,000 labels full 0.781 and scratch 0.750 cannot be told apart over 5 seeds: +1.1 points (-0.8 to 3.0); "
         "if that is the truth, about 12 seeds or 5,000 test rows would give an even chance to show it."
     )
@@ -78,7 +80,10 @@ def test_what_it_would_take_is_told(needed, words):
 def test_pretraining_that_hurts():
     rows = [gap("full", "scratch", -2.0, -3.5, -0.5), gap("full", "tfidf", -4.2, -6.4, -2.0)]
     text = verdict(study(THREE, rows))
-    assert text.startswith("Pretraining hurts by 2.0 points (0.5 to 3.5) over 5 seeds")
+    assert text.startswith(
+        "No: pretraining hurts here, by about 2.0 points at all 2,000 labels; TF-IDF is better. "
+        "Pretraining hurts by 2.0 points (0.5 to 3.5) over 5 seeds"
+    )
     assert "full loses to TF-IDF with logistic regression by 4.2 points (2.0 to 6.4)" in text
     assert "still" not in text
 
@@ -103,7 +108,7 @@ def test_other_arms_are_named_by_their_names():
     arms = [*THREE, arm("frozen", 0.74), arm("last:2", 0.79)]
     rows = [gap("frozen", "scratch", -1.0, -2.5, 0.5), gap("last:2", "scratch", 4.0, 2.0, 6.0)]
     text = verdict(study(arms, [*rows, gap("full", "scratch", 3.1, 1.2, 5.0)]))
-    assert text.startswith("Pretraining helps by 3.1 points (1.2 to 5.0) over 5 seeds: full")
+    assert "Pretraining helps by 3.1 points (1.2 to 5.0) over 5 seeds: full" in text
     assert "frozen cannot be told apart from scratch, -1.0 points (-2.5 to 0.5)" in text
     assert "last:2 beats scratch by 4.0 points (2.0 to 6.0)" in text
 
@@ -124,7 +129,10 @@ def test_bases_are_compared_with_each_other():
 
 def test_without_scratch_what_pretraining_adds_is_not_known():
     text = verdict(study([THREE[1], THREE[3]], [gap("full", "tfidf", 2.0, 1.0, 3.0)]))
-    assert text.startswith("At all 2,000 labels full beats TF-IDF with logistic regression by 2.0 points (1.0 to 3.0)")
+    assert text.startswith(
+        "At all 2,000 labels full is better than TF-IDF, by about 2.0 points. "
+        "At all 2,000 labels full beats TF-IDF with logistic regression by 2.0 points (1.0 to 3.0)"
+    )
     assert "there is no scratch arm, so what pretraining adds is not known" in text
     assert "retraining helps" not in text
 
@@ -134,6 +142,42 @@ def test_baselines_alone():
     assert "TF-IDF with logistic regression beats always saying the commonest label by 32.3 points" in text
     assert "seed" not in text
     assert "retraining" not in text
+
+
+@pytest.mark.parametrize(
+    ("full", "frozen", "says"),
+    [
+        (3.0, -4.0, "Yes: pretraining helps here, by about 3.0 points at all 2,000 labels."),
+        (0.0, 4.0, "In part: pretraining helps frozen, by about 4.0 points at all 2,000 labels, and makes no clear "
+                   "difference to full."),
+        (-3.0, 4.0, "In part: pretraining helps frozen, by about 4.0 points at all 2,000 labels, and hurts full."),
+        (-3.0, 0.0, "No: pretraining hurts here, by about 3.0 points at all 2,000 labels."),
+        (0.0, -4.0, "No clear gain from pretraining at all 2,000 labels."),
+        (0.0, 0.0, "No clear difference from pretraining at all 2,000 labels."),
+    ],
+)  # fmt: skip
+def test_the_answer_weighs_every_arm_that_was_pretrained(full, frozen, says):
+    rows = [gap(name, "scratch", d, d - 1, d + 1) for name, d in (("full", full), ("frozen", frozen))]
+    assert verdict(study([*THREE, arm("frozen", 0.74)], rows)).startswith(says + " ")
+
+
+@pytest.mark.parametrize(
+    ("points", "says"),
+    [
+        (2.0, "full is better than TF-IDF, by about 2.0 points."),
+        (-2.0, "TF-IDF is better than full, by about 2.0 points."),
+        (0.5, "there is no clear difference between full and TF-IDF."),
+    ],
+)
+def test_the_answer_without_scratch_is_about_what_was_compared(points, says):
+    text = verdict(study([THREE[1], THREE[3]], [gap("full", "tfidf", points, points - 1, points + 1)]))
+    assert text.startswith(f"At all 2,000 labels {says} ")
+
+
+def test_the_answer_says_at_how_many_labels_it_holds():
+    arms = [arm("scratch", 0.7, labels=1000), arm("full", 0.766, labels=1000)]
+    text = verdict(study(arms, [gap("full", "scratch", 6.6, 4.0, 9.2, 1000)]))
+    assert text.startswith("Yes: pretraining helps here, by about 6.6 points at 1,000 labels. ")
 
 
 def test_one_arm_is_compared_with_nothing():
@@ -190,7 +234,7 @@ def test_what_matters_least_is_left_out_first():
     rows = [gap("full", "scratch", 3.1, 1.2, 5.0), *(gap(kind, "scratch", 3.0, 1.0, 5.0) for kind in kinds)]
     text = verdict(study([*THREE, *(arm(kind, 0.7) for kind in kinds)], rows, pretraining=ONE_RUN, failures=[{}]))
     assert len(text.split()) <= 120
-    assert text.startswith("Pretraining helps")
+    assert text.startswith("Yes: pretraining helps here")
     assert "last:" not in text
     assert "one pretraining run" in text
     assert "failed" in text
@@ -226,6 +270,12 @@ def studies(draw, told: bool):
     return study(arms, rows, pretraining=ONE_RUN * len(bases), failures=[{}] * draw(st.integers(0, 2)))
 
 
+def parted(text: str) -> tuple[str, str]:
+    """The answer, and what follows; no answer where nothing was compared."""
+    answer, _, rest = text.partition(". ")
+    return ("", text) if "the score of" in answer else (f"{answer}.", rest)
+
+
 def _clear(row: dict[str, Any]) -> bool:
     low, high = row["interval"]
     return low > 0 or high < 0
@@ -240,16 +290,46 @@ def test_nothing_is_claimed_when_every_interval_includes_zero(facts):
 @settings(deadline=None)
 @given(studies(told=True))
 def test_every_claim_is_an_interval_without_zero_and_the_paragraph_is_short(facts):
-    text = verdict(facts)
+    answer, text = parted(verdict(facts))
     bounds = [sorted(abs(100 * x) for x in row["interval"]) for row in facts["differences"] if _clear(row)]
     claimed = re.findall(r"points \(([\d.]+) to ([\d.]+)\)", text)
     for low, high in claimed:
         assert any(abs(float(low) - b[0]) < 0.051 and abs(float(high) - b[1]) < 0.051 for b in bounds), text
     assert len(claimed) == len(CLAIMS.findall(text)), text  # each with its interval
-    assert len(text.split()) <= 130
+    assert len(f"{answer} {text}".split()) <= 150
     assert text.endswith(".")
     assert ".." not in text
     assert not re.search(r"None|nan|inf\b", text)
+
+
+@settings(deadline=None)
+@given(studies(told=True))
+def test_the_answer_agrees_with_every_interval(facts):
+    answer, _ = parted(verdict(facts))
+    at_all = [(r["a"], r["b"], *r["interval"]) for r in facts["differences"] if r["labels"] == 2000]
+    at_all += [(b, a, -high, -low) for a, b, low, high in at_all]  # each both ways
+    better = {(a, b) for a, b, low, _ in at_all if low > 0}
+
+    def of(name: str) -> str:
+        return name.split()[0].partition(":")[0]
+
+    asked = [(a, b) for a, b, *_ in at_all if of(a) in ("full", "last", "frozen") and of(b) == "scratch"]
+    helps, hurts = [p for p in asked if p in better], [p for p in asked if p[::-1] in better]
+    if not asked:
+        assert not re.search(r"retraining|Yes|No\b", answer)
+    elif answer.startswith(("Yes", "In part")):
+        assert helps
+    elif answer.startswith("No:"):
+        assert hurts
+        assert not helps
+    else:
+        assert answer.startswith(f"No clear {'gain' if hurts else 'difference'}")
+        assert not helps
+    if "TF-IDF is" in answer:
+        assert any(a == "tfidf" for a, _ in better)
+    for said in re.findall(r"about ([\d.]+) points", answer):
+        clear = [r for r in facts["differences"] if _clear(r) and r["labels"] == 2000]
+        assert any(abs(float(said) - abs(100 * r["difference"])) < 0.051 for r in clear)
 
 
 def test_equal_arms_rarely_make_a_verdict_that_claims():
