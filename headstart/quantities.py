@@ -54,10 +54,12 @@ def data_size(count: float) -> str:
     return f"{count / 1000:,.1f} GB"
 
 
-def counted(count: int, thing: str) -> str:
-    """So many of a thing.
+def counted(count: int, thing: str, one: str = "", many: str = "") -> str:
+    """So many of a thing, and what `one` or `many` of them did.
 
     >>> counted(1, "text"), counted(1200, "text"), counted(0, "test row")
     ('1 text', '1,200 texts', '0 test rows')
+    >>> counted(1, "image", "was", "were"), counted(2, "image", "was", "were")
+    ('1 image was', '2 images were')
     """
-    return f"{count:,} {thing}{'s' * (count != 1)}"
+    return f"{count:,} {thing}{'s' * (count != 1)} {one if count == 1 else many}".rstrip()

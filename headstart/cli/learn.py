@@ -43,7 +43,7 @@ from headstart.cli.app import (
 from headstart.cli.complete import runs
 from headstart.cli.settings import placed, placed_base
 from headstart.cli.terminal import Bar, accuracy_line, guarded, show, show_json, show_table
-from headstart.quantities import data_size, duration
+from headstart.quantities import counted, data_size, duration
 
 
 @app.command()
@@ -303,8 +303,7 @@ def show_estimate(config: Any, resume: bool, as_json: bool) -> None:
         show_json(cost)
         return
     frozen = cost["parameters"] - cost["trained_parameters"]
-    threads = f"{cost['threads']} thread" + ("s" if cost["threads"] > 1 else "")
-    based = f"from {cost['timed_updates']} updates timed here with {threads}"
+    based = f"from {counted(cost['timed_updates'], 'update')} timed here with {counted(cost['threads'], 'thread')}"
     rows = [
         ["parameters", f"{cost['parameters']:,}" + (f", {frozen:,} of them frozen" if frozen else "")],
         ["training text", f"{cost['training_tokens']:,} tokens in {cost['texts']:,} texts; vocabulary {cost['vocabulary']:,}"],

@@ -32,7 +32,7 @@ from headstart.cli.app import (
 )
 from headstart.cli.settings import nested_settings, placed, placed_base, study_settings
 from headstart.cli.terminal import Bar, guarded, show, show_json, show_table
-from headstart.quantities import data_size, duration
+from headstart.quantities import counted, data_size, duration
 from headstart.show.table import label
 
 LONG = 1800.0  # seconds; a study that takes longer is not started without being asked for twice
@@ -188,7 +188,7 @@ def report(
 
 def _show_cost(cost: dict[str, Any], asked: bool) -> None:
     sentence = (
-        f"{cost['cells']} cells, about {duration(cost['seconds'])} with {cost['jobs']} at once "
+        f"{counted(cost['cells'], 'cell')}, about {duration(cost['seconds'])} with {cost['jobs']} at once "
         f"({duration(cost['pretraining_seconds'])} of that pretraining); {data_size(cost['memory_bytes'])} of memory"
     )
     show(sentence) if asked else sys.stderr.write(sentence + "\n")

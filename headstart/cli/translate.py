@@ -35,7 +35,7 @@ from headstart.cli.learn import show_estimate
 from headstart.cli.settings import placed
 from headstart.cli.terminal import Bar, guarded, show, show_json, show_notes, show_table
 from headstart.cli.usage import Verbs
-from headstart.quantities import duration
+from headstart.quantities import counted, duration
 
 if TYPE_CHECKING:
     from headstart.use.translate import Attended
@@ -237,7 +237,9 @@ def evaluate(
     _show_scores("", scores)
     left_out = scores["left_out"] + scores["blank_pairs"]
     if left_out:
-        show(f"! {left_out} pairs were left out: {scores['blank_pairs']} with an empty side, the others too long")
+        show(
+            f"! {counted(left_out, 'pair', 'was', 'were')} left out: {scores['blank_pairs']} with an empty side, the others too long"
+        )
     fails = scores["fails"]
     if not fails["wrong"]:
         return

@@ -17,6 +17,7 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from headstart.errors import DataError, first_line
+from headstart.quantities import counted
 from headstart.text.files import check_file
 
 FORMATS = ("PNG", "JPEG", "WEBP")
@@ -82,7 +83,7 @@ def bad_notes(bad: dict[str, str], most: int = 20) -> Sequence[str]:
     """What to tell of files that were left out."""
     told = [f"{name} was left out: {why}." for name, why in list(bad.items())[:most]]
     more = [f"and {len(bad) - most} more."] if len(bad) > most else []
-    return [*told, *more, f"{len(bad)} images were left out."] if bad else []
+    return [*told, *more, f"{counted(len(bad), 'image', 'was', 'were')} left out."] if bad else []
 
 
 def _refusal(path: Path, why: str) -> DataError:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headstart.errors import DataError, ModelError
+from headstart.quantities import counted
 from headstart.schema import parse, read_toml
 from headstart.study.plan import BASELINES, Arm, BaseRun, Cell, StudyConfig, arms_of, cells
 from headstart.study.statistics import (
@@ -336,11 +337,11 @@ class _Study:
         found = list(self.state["data"]["hygiene"]["warnings"])
         failures = self.state.get("failures", [])
         if failures:
-            found.append(f"{len(failures)} cells failed and are in no mean; the arms they belong to have fewer seeds.")
+            failed = counted(len(failures), "cell", "failed and is", "failed and are")
+            found.append(f"{failed} in no mean; some means are over fewer seeds.")
         if self.cfg.seeds < FEWEST_SEEDS and self.cfg.trained:
-            found.append(
-                f"{self.cfg.seeds} seeds are too few for an interval over seeds: intervals are over the test rows only."
-            )
+            few = counted(self.cfg.seeds, "seed", "is", "are")
+            found.append(f"{few} too few for an interval over seeds: intervals are over the test rows only.")
         if self.score == "macro_f1":
             found.append("The classes are of very different sizes, so macro-F1 leads and not accuracy.")
         return found

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headstart.errors import DataError
+from headstart.quantities import counted
 from headstart.schema import parse
 from headstart.study.figures import main_picture
 from headstart.study.gather import gather
@@ -106,7 +107,9 @@ def compare(
     - strict_leakage=True: refuse test rows that also stand among the rows learned from
     """
     if len(texts) != len(labels):
-        raise DataError(f"{len(texts)} texts and {len(labels)} labels: there must be one label for each text.")
+        raise DataError(
+            f"{counted(len(texts), 'text')} and {counted(len(labels), 'label')}: there must be one label for each text."
+        )
     out = Path(out).absolute()
     table = io.StringIO()
     csv.writer(table).writerows([("text", "label"), *zip(texts, map(str, labels), strict=True)])

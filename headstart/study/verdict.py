@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headstart.quantities import points, signed
+from headstart.quantities import counted, points, signed
 
 MOST_WORDS = 120
 MOST_SEEDS, MOST_TIMES_THE_ROWS = 100, 100  # more than these is no advice
@@ -221,7 +221,7 @@ class _Study:
         family = sum(gap.adjusted for gap in self.gaps)
         adjusted = f", {'at all labels ' if fewer else ''}adjusted for {family} comparisons" if family > 1 else ""
         few = self._most_seeds(lead)
-        caution = f"; with only {few} seed{'s' * (few > 1)}, others may give another answer" if few and few < 5 else ""
+        caution = f"; with only {counted(few, 'seed')}, others may give another answer" if few and few < 5 else ""
         return f"{score} brackets: 95 % intervals over {over}{adjusted}{caution}"
 
     def _conditions(self) -> Iterator[tuple[int, str]]:
@@ -230,7 +230,7 @@ class _Study:
             yield 0, f"All this is for one pretraining run{' a base' * (runs > 1)}: another could give another answer"
         failed = len(self.results.get("failures", []))
         if failed:
-            yield 0, f"{failed} run{'s' * (failed > 1)} failed and {'are' if failed > 1 else 'is'} left out"
+            yield 0, f"{counted(failed, 'run', 'failed and is', 'failed and are')} left out"
 
     def _compared(self, gap: Gap) -> str:
         a, b = self._name(gap.a), self._name(gap.b)

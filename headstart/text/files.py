@@ -16,6 +16,7 @@ from pathlib import Path
 
 from headstart.config import ReadConfig
 from headstart.errors import DataError, did_you_mean
+from headstart.quantities import counted
 
 _BOMS = {  # UTF-32 first: its little-endian mark begins with that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
@@ -80,9 +81,11 @@ class Reading:
         ]
         replaced, nuls = self.facts().values()
         if replaced:
-            told.append(f"{replaced} places that could not be decoded were replaced by U+FFFD.")
+            told.append(
+                f"{counted(replaced, 'place')} that could not be decoded {'was' if replaced == 1 else 'were'} replaced by U+FFFD."
+            )
         if nuls:
-            told.append(f"{nuls} NUL characters were left out.")
+            told.append(f"{counted(nuls, 'NUL character', 'was', 'were')} left out.")
         return told
 
     def decoded(self, path: Path, encoding: str) -> str:

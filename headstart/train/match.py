@@ -20,6 +20,7 @@ from headstart.images.captions import Captioned, CaptionParts, Captions, read_ca
 from headstart.images.read import bad_notes, refuse_bad
 from headstart.models.dual import DualEncoder, Space, TextTower
 from headstart.models.heads import POOLS
+from headstart.quantities import counted
 from headstart.shapes import DualConfig
 from headstart.tasks.canonical import start_canonical
 from headstart.tasks.retrieve import (
@@ -196,7 +197,7 @@ def _tell_facts(run: Run, job: Matching, watch: Watch) -> None:
     for note in (*job.found.reading.notes(), *bad_notes(job.bad)):
         watch.note(f"Note: {note}")
     if job.found.blank:
-        watch.note(f"Note: {job.found.blank} rows without a file or a caption were left out.")
+        watch.note(f"Note: left out {counted(job.found.blank, 'row')} without a file or a caption.")
 
 
 def _open_receipt(run: Run, job: Matching) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import torch
 from headstart.config import PretrainConfig
 from headstart.models.decode import LanguageStep, Sampling, generate
 from headstart.models.heads import Model
+from headstart.quantities import counted
 from headstart.shapes import HuggingFaceConfig, ModelConfig
 from headstart.tasks.language import Language, LanguageText
 from headstart.tasks.metrics import compressed
@@ -216,7 +217,9 @@ def _tell(watch: Watch, job: Pretraining) -> None:
         watch.note(f"Note: {cfg.base} has no language-model head, so it gets a new one: {', '.join(job.fresh)}.")
     skipped = passed_over(cfg.data.paths)
     if skipped:
-        watch.note(f"Note: {len(skipped)} files were not read: {', '.join(p.name for p in skipped[:5])}.")
+        watch.note(
+            f"Note: {counted(len(skipped), 'file', 'was', 'were')} not read: {', '.join(p.name for p in skipped[:5])}."
+        )
     each = (
         f"about {job.seen / max(1, len(text.rows.ids)):.1f} times each" if text.packed else f"{cfg.train.steps} steps"
     )

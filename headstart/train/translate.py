@@ -22,6 +22,7 @@ from headstart.config import TranslateConfig
 from headstart.errors import ModelError
 from headstart.models.recurrent import Recurrent
 from headstart.models.seq2seq import Seq2Seq, TransformerSeq2Seq
+from headstart.quantities import counted
 from headstart.schema import parse
 from headstart.shapes import Seq2SeqConfig
 from headstart.tasks.translate import PairBatch, Translate, TranslateText, source_rows, translations
@@ -254,7 +255,7 @@ def _tell_facts(run: Run, job: Translating, watch: Watch) -> None:
     for note in job.data.reading.notes():
         watch.note(f"Note: {note}")
     if job.data.blank:
-        watch.note(f"Note: {job.data.blank} pairs with an empty side were left out.")
+        watch.note(f"Note: left out {counted(job.data.blank, 'pair')} with an empty side.")
     if any(text.left_out for text in parts.values()):
         told = ", ".join(f"{text.left_out} of {rows[name]} {name}" for name, text in parts.items() if text.left_out)
         watch.note(f"Note: pairs longer than the context ({job.cfg.model.context}) were left out: {told}.")

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from headstart.config import FinetuneConfig, PretrainConfig
 from headstart.errors import DataError, Stopped, UserError, shortened
 from headstart.models.decode import Sampling
+from headstart.quantities import counted
 from headstart.schema import merge, parse
 from headstart.shapes import PRESETS
 from headstart.text.split import SELECTED_FROM
@@ -192,7 +193,9 @@ class _Folder:
         assert self.own is not None, "rows are written into a folder of one's own"
         texts = checked(texts)
         if labels is not None and len(texts) != len(labels):
-            raise UserError(f"{len(texts)} texts and {len(labels)} labels: there must be one label for each text.")
+            raise UserError(
+                f"{counted(len(texts), 'text')} and {counted(len(labels), 'label')}: there must be one label for each text."
+            )
         file = self.own / "rows.jsonl"
         records = [{"text": text} for text in texts] if labels is None else [
             {"text": text, "label": str(label)} for text, label in zip(texts, labels, strict=True)

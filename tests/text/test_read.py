@@ -289,7 +289,9 @@ def test_nul_characters_are_left_out_and_counted_once_however_often_they_are_rea
     for _ in range(2):
         assert not any("\0" in text for text in read_corpus([path], "line", reading=reading))
     assert reading.facts()["nuls_removed"] == nuls
-    assert reading.notes() == [f"{nuls} NUL characters were left out."]
+    assert reading.notes() == [
+        "1 NUL character was left out." if nuls == 1 else f"{nuls} NUL characters were left out."
+    ]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
