@@ -51,6 +51,31 @@ def test_the_same_as_json_and_as_a_picture(parts: list[str], tmp_path: Path) -> 
     assert (tmp_path / "data.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_blank_rows_and_conflicts_are_told_with_everything_else(tmp_path: Path) -> None:
+    lines = ["a warm film,good", ",bad", "a cold film,bad", "a dull film,", "   ,good", "A warm film,bad", ",good"]
+    (tmp_path / "rows.csv").write_text("\n".join(["text,label", *lines]))
+    done = CliRunner().invoke(app, ["data", "check", str(tmp_path / "rows.csv")])
+    assert done.exit_code == 0, done.output
+    said = done.stdout.splitlines()
+    assert said[:3] == [
+        "! 3 train rows have no text (row 2, 5, 7); finetune and compare refuse such rows.",
+        "! 1 train row has no label (row 4); finetune and compare refuse such rows.",
+        "! 1 text stands under more than one label.",
+    ]
+    assert said[3] == ""  # that there is no label is no label that has one row
+    assert ["exact", "1"] in map(str.split, said)  # blank rows are no copies of each other
+    assert "(none) 1, bad 3, good 3" in done.stdout
+    assert said[-1] == "conflict: good 1 time, bad 1 time: a warm film"
+
+
+@pytest.mark.parametrize(("line", "says"), [(",good", "the text is blank"), ("a film,", "the label is blank")])
+def test_a_table_of_nothing_but_blank_rows_is_refused(line: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("\n".join(["text,label", line, line]))
+    done = CliRunner().invoke(app, ["data", "check", str(tmp_path / "rows.csv")])
+    assert done.exit_code == 3
+    assert f"row 1, 2: {says}" in done.stderr
+
+
 def test_packs_are_listed_with_both_licences() -> None:
     records = json.loads(CliRunner().invoke(app, ["data", "list", "--json"]).stdout)
     cmudict = next(r for r in records if r["name"] == "cmudict")

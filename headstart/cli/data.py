@@ -25,6 +25,7 @@ from headstart.cli.app import (
 from headstart.cli.complete import packs
 from headstart.cli.terminal import guarded, show, show_json, show_notes, show_table
 from headstart.cli.usage import Verbs
+from headstart.quantities import counted
 
 data = typer.Typer(cls=Verbs, help="Check your own data; list and fetch public data sets.", rich_markup_mode=None)
 app.add_typer(data, name="data")
@@ -187,4 +188,5 @@ def _show_report(report: dict[str, Any]) -> None:
     inside, across = [f"in {n}" for n in report["splits"]], [f"{n} in earlier" for n in list(report["splits"])[1:]]
     show_table(["copies", *inside, *across], table, right=range(1, 1 + len(inside) + len(across)))
     for clash in report["conflicts"]["examples"][:5]:
-        show(f"conflict: {clash['labels']}  {clash['text'][:80]}")
+        labels = ", ".join(f"{label} {counted(count, 'time')}" for label, count in clash["labels"].items())
+        show(f"conflict: {labels}: {clash['text'][:80]}")

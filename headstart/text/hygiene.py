@@ -17,7 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headstart.errors import DataError
+from headstart.quantities import counted
+from headstart.text.files import is_blank
 from headstart.text.read import Example
+from headstart.text.tables import first_few
 from headstart.text.tokenizer import Tokenizer
 
 FEWEST_WORDS = 5  # of a row that can be said to stand inside another
@@ -41,6 +44,7 @@ def check(splits: Splits) -> dict[str, Any]:
         "splits": {name: _describe(examples) for name, examples in splits.items()},
         **{kind: alike.get(kind) for kind in ("exact", "contained", "near")},
         "conflicts": _conflicts(rows, texts),
+        "blank": {name: _blank(examples) for name, examples in splits.items()},
         "overlapping_rows": {
             name: sorted({i for found in alike.values() for i in found["rows"][name]}) for name in list(splits)[1:]
         },
@@ -91,7 +95,7 @@ def _exact(texts: Sequence[str]) -> Pairs:
     first: dict[str, int] = {}
     for i, text in enumerate(texts):
         before = first.setdefault(text, i)
-        if before != i:
+        if before != i and text:  # blank rows are told as such
             yield before, i
 
 
@@ -172,10 +176,20 @@ def _by_split(pairs: Pairs, of: Sequence[str], splits: Splits) -> dict[str, Any]
 def _conflicts(rows: Sequence[tuple[str, Example]], texts: Sequence[str]) -> dict[str, Any]:
     labels: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for (_, example), text in zip(rows, texts, strict=True):
-        labels[text][example.label] += 1
+        if text and not is_blank(example.label):
+            labels[text][example.label] += 1
     clashing = [(text, counts) for text, counts in labels.items() if len(counts) > 1]
     clashing.sort(key=lambda clash: -clash[1].total())  # the worst first
     return {"texts": len(clashing), "examples": [{"text": t[:200], "labels": dict(c)} for t, c in clashing[:SHOWN]]}
+
+
+def _blank(examples: Sequence[Example]) -> dict[str, list[int]]:
+    """The rows, counted from 1, that have no text, and those that have no label where others have one."""
+    labelled = any(not is_blank(e.label) for e in examples)
+    return {
+        "text": [n for n, e in enumerate(examples, start=1) if is_blank(e.text)],
+        "label": [n for n, e in enumerate(examples, start=1) if labelled and is_blank(e.label)],
+    }
 
 
 def _describe(examples: Sequence[Example]) -> dict[str, Any]:
@@ -210,11 +224,17 @@ def _warnings(report: dict[str, Any], splits: Splits) -> list[str]:
                 f"{count} of {len(splits[name])} {name} rows stand in {' or '.join(learned)} ({', '.join(kinds)})."
             )
         learned.append(name)
+    told += [
+        f"{counted(len(rows), f'{name} row', 'has', 'have')} no {what} (row {first_few(rows)}); finetune and compare refuse such rows."
+        for name, found in report["blank"].items()
+        for what, rows in found.items()
+        if rows
+    ]
     if report["near"] is None:
         told.append(f"More than {MOST_COMPARED:,} rows: only exact copies were looked for.")
     if report["conflicts"]["texts"]:
-        told.append(f"{report['conflicts']['texts']} texts stand under more than one label.")
-    labels = sorted({label for part in report["splits"].values() for label in part["labels"]})
+        told.append(f"{counted(report['conflicts']['texts'], 'text', 'stands', 'stand')} under more than one label.")
+    labels = sorted({label for part in report["splits"].values() for label in part["labels"] if not is_blank(label)})
     alike: defaultdict[str, list[str]] = defaultdict(list)
     for label in labels:
         alike[_meant(label)].append(label)
@@ -228,7 +248,7 @@ def _warnings(report: dict[str, Any], splits: Splits) -> list[str]:
     told += [
         f"The label {label!r} has one training row only."
         for label, count in (first["labels"] if first else {}).items()
-        if count == 1 and len(labels) > 1
+        if count == 1 and len(labels) > 1 and label in labels
     ]
     for name in list(splits)[1:]:
         missing = [label for label in labels if label not in report["splits"][name]["labels"]]

@@ -52,9 +52,16 @@ def read_corpus(
 
 
 def read_labelled(
-    path: str | Path, text_column: str | None, label_column: str | None, reading: Reading = PLAIN
+    path: str | Path,
+    text_column: str | None,
+    label_column: str | None,
+    reading: Reading = PLAIN,
+    keep_blank: bool = False,
 ) -> list[Example]:
-    """Labelled rows of a table, or of a folder with one sub-folder of .txt files for each label."""
+    """Labelled rows of a table, or of a folder with one sub-folder of .txt files for each label.
+
+    A row of which the text or the label is blank is refused, or with `keep_blank` only where there are no others.
+    """
     path = Path(path)
     files = _arrow_files(path) or [path]
     if os.path.isdir(files[0]):  # Path.is_dir raises for a name that is too long
@@ -68,6 +75,8 @@ def read_labelled(
         )
     columns = [(text_column, TEXT_COLUMNS, "--text-column"), (label_column, LABEL_COLUMNS, "--label-column")]
     examples = [Example(text, label) for f in files for text, label in read_columns(f, columns, reading)]
+    if keep_blank and not all(is_blank(example.text) or is_blank(example.label) for example in examples):
+        return examples
     if blank := [n for n, example in enumerate(examples, start=1) if is_blank(example.label)]:
         raise DataError(f"{path}, row {first_few(blank)}: the label is blank. Every row needs one.", "DATA_LABEL")
     if blank := [n for n, example in enumerate(examples, start=1) if is_blank(example.text)]:
@@ -88,9 +97,9 @@ def read_lines(path: str | Path, column: str | None = None, reading: Reading = P
 def read_examples(
     path: str | Path, unit: Unit, text_column: str | None, label_column: str | None, reading: Reading = PLAIN
 ) -> list[Example]:
-    """Labelled rows where there is a label column, texts with the empty label elsewhere."""
+    """Labelled rows where there is a label column, texts with the empty label elsewhere; blank ones among them too."""
     try:
-        return read_labelled(path, text_column, label_column, reading)
+        return read_labelled(path, text_column, label_column, reading, keep_blank=True)
     except DataError as error:
         if label_column is not None or error.code not in ("DATA_COLUMNS", "DATA_FORMAT", "DATA_EMPTY"):
             raise
