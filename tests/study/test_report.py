@@ -267,6 +267,29 @@ def test_long_texts_are_folded_and_endless_ones_cut(tmp_path: Path, study: Study
     assert ("details", {"class": "more"}) in page.elements
 
 
+def test_intervals_in_the_table_are_seen_on_light_and_on_dark_paper(study: Study, tmp_path: Path):
+    """3 to 1 is what WCAG 2.2 asks of graphics (1.4.11)."""
+    page = write(tmp_path, study(kinds=("tfidf", "scratch", "frozen", "full"), counts=(2000,)))
+    drawn = [mark for svg in re.findall(r'<svg class="dots".*?</svg>', page, re.DOTALL) for mark in svg.split("<")[3:5]]
+    assert not any("opacity" in mark for mark in drawn)
+    colors = {color for mark in drawn for color in re.findall(r"#[0-9a-f]{6}", mark)}
+    assert len(colors) > 1
+    papers = re.findall(r"--paper: (#[0-9a-f]{6})", page)
+    assert len(papers) == 2
+    for paper in papers:
+        assert all(_contrast(color, paper) >= 3 for color in colors)
+
+
+def _contrast(a: str, b: str) -> float:
+    def light(color: str) -> float:
+        shares = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
+        return sum(weight * s for weight, s in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    dark, bright = sorted((light(a), light(b)))
+    return (bright + 0.05) / (dark + 0.05)
+
+
 def test_the_table_has_a_line_for_each_arm_and_label_count(folder: Path, study: Study) -> None:
     lines = list(csv.DictReader(io.StringIO((folder / "table.csv").read_text("utf-8"))))
     assert [(line["arm"], int(line["labels"])) for line in lines] == [(a["name"], a["labels"]) for a in study()["arms"]]
