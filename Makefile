@@ -14,10 +14,10 @@ help:  ## list the targets
 
 setup: .venv/.ready  ## create .venv and install the package and its tools
 
-demo: setup  ## pretrain, fine-tune and compare on public film reviews (about 3 minutes)
+demo: setup  ## pretrain, fine-tune and compare on public film reviews (about four minutes)
 	$(BIN)/headstart demo
 
-test: setup  ## the fast tests (about 4 minutes)
+test: setup  ## the fast tests (about four minutes)
 	$(BIN)/python -m pytest -n auto
 
 test-all: setup  ## every test, slow ones and downloads too

@@ -45,6 +45,18 @@ def test_the_walk_and_the_examples_of_the_verbs_run_as_they_stand(
             assert without_numbers("".join(d.stdout for d in done)) == without_numbers(shown), commands
 
 
+@pytest.mark.parametrize("target", ["demo", "test"])
+def test_how_long_a_target_takes_is_one_number_wherever_it_is_told(target: str) -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    told = re.findall(rf"^{target}: .*\((about \w+ minutes)\)$", makefile, re.MULTILINE)
+    told += re.findall(rf"^`make {target}` .*?(about\s\w+\sminutes)", README, re.MULTILINE | re.DOTALL)
+    if target == "demo":
+        told += re.findall(r"as `make demo` runs it: (about\s\w+\sminutes)", VERBS)
+        told += re.findall(r"(about \w+ minutes)", CliRunner().invoke(app, ["demo", "--help"]).stdout)
+    assert len(told) == {"demo": 4, "test": 2}[target]
+    assert len(set(told)) == 1, told
+
+
 def without_numbers(text: str) -> list[str]:
     """The lines of an output, numbers, how long it took and the width of columns left out."""
     text = re.sub(r"< 0\.1 s|(\d+ h )?\d+ min( \d+ s)?", "0 s", text)
