@@ -1,4 +1,4 @@
-"""The verbs about data: check your own, list and fetch public packs."""
+"""The verbs about data: check your own, put it into a table, list and fetch public packs."""
 
 from __future__ import annotations
 
@@ -128,6 +128,55 @@ def get(
         return
     show(str(path))
     show(f"contents: {pack.licence}" + (f"; package {'; '.join(wrapped)}" if wrapped else ""))
+
+
+@data.command("table")
+@guarded
+def table(
+    texts: Annotated[
+        str,
+        Argument(metavar="TEXTS", help="A text, one a line; a table; a .tar.gz of text files.", show_default=False),
+    ],
+    labels: Annotated[
+        str | None, Argument(metavar="LABELS", help="The labels of TEXTS, one a line.", show_default=False)
+    ] = None,
+    out: Annotated[str, Option(help="The .csv file to write.")] = "rows.csv",
+    first: Annotated[int | None, Option(min=1, help="Only the first N rows. [default: all]")] = None,
+    draw: Annotated[int | None, Option(min=1, help="N rows by chance, the same ones each time. [default: all]")] = None,
+    pieces: Annotated[bool, Option("--pieces", help="TEXTS were cut by SentencePiece: join the pieces.")] = False,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    encoding: Encoding = None,
+    on_bad_bytes: BadBytes = None,
+    strip_nul: StripNul = False,
+    max_line_bytes: LongestLine = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Write one table of texts and labels. From two files that go line by line, an archive, or a longer table."""
+    from collections import Counter
+
+    from headstart.errors import UserError
+    from headstart.text.packs import located
+    from headstart.text.read import Example
+    from headstart.text.rows import as_csv, drawn, joined, read_rows
+    from headstart.train.disk import write_file
+
+    sources = [Path(located(path)) for path in (texts, labels) if path]
+    if any(Path(out).absolute() == source.absolute() for source in sources) or not out.endswith(".csv"):
+        raise UserError(f"--out takes another .csv file to write, not '{out}'.")
+    reading = reading_for(reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes))
+    rows = read_rows(sources[0], sources[1] if labels else None, text_column, label_column, reading)[:first]
+    show_notes(reading.notes())
+    rows = drawn(rows, draw) if draw else rows
+    rows = [Example(joined(row.text), row.label) for row in rows] if pieces else rows
+    write_file(Path(out), as_csv(rows).encode())
+    counts = dict(sorted(Counter(row.label for row in rows if row.label).items()))
+    if as_json:
+        show_json({"file": out, "rows": len(rows), "labels": counts})
+        return
+    told = ", ".join(f"{label} {count}" for label, count in list(counts.items())[:10])
+    show(f"{out}: {len(rows)} rows" + (f"; labels: {told}" if told else ""))
 
 
 def named_parts(paths: list[str]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Pictures and their captions: read from a table, and split by picture.
 
     pairs.csv, .tsv, .jsonl, .parquet   columns file and caption, and group if some pictures belong together
+    captions.txt                        the same, with commas
     a folder                            with pairs.csv and images/ in it
 
 All captions of a picture, and all pictures of a group, stand on the same side of a split.
@@ -67,7 +68,7 @@ def read_captions(cfg: CaptionsConfig) -> Captioned:
     """Every picture that the table names, with its captions."""
     path, reading = table_of(cfg.pairs), Reading(cfg)
     check_file(path)
-    if not is_table(path):
+    if not is_table(path) and path.suffix.lower() != ".txt":  # captions.txt, as Flickr8k has it
         raise DataError(
             f"{path}: captions are read from a .csv, .tsv, .jsonl or .parquet file with the columns file and caption.",
             "DATA_FORMAT",

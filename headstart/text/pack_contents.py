@@ -217,6 +217,17 @@ def _verbal_arithmetic(archives: list[ZipFile], folder: Path) -> None:
     _table(folder / "sums.csv", ("text", "label"), rows)
 
 
+def _number_text(archives: list[ZipFile], folder: Path) -> None:
+    """Which of two numbers is more, in words, and counting up and down: all that the sign of a sum depends on."""
+    lines = []
+    for a, x in enumerate(NUMBERS):
+        for b, y in enumerate(NUMBERS):
+            word = "less than" if a < b else "more than" if a > b else "as much as"
+            lines += [f"{x} is {word} {y}", f"{x} and {y} : {word}"]
+        lines += [" ".join(NUMBERS[a : a + 5]), " ".join(NUMBERS[max(0, a - 4) : a + 1][::-1])]
+    (folder / "corpus.txt").write_text("\n".join(lines) + "\n", "utf-8")
+
+
 def _table(file: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     with file.open("w", encoding="utf-8", newline="") as out:
         if file.suffix == ".tsv":
@@ -326,6 +337,13 @@ PACKS = {
         _pig_latin,
         "pairs.tsv",
         (_CMUDICT,),
+    ),
+    "number-text": Pack(
+        "text",
+        "'five is less than twelve': zero to nineteen compared and counted, in words, one a line; generated",
+        "public domain",
+        _number_text,
+        "corpus.txt",
     ),
     "verbal-arithmetic": Pack(
         "labelled",

@@ -30,9 +30,9 @@ def is_table(path: Path) -> bool:
 
 
 def read_columns(path: Path, wanted: Sequence[Wanted], reading: Reading = PLAIN) -> Iterator[list[str]]:
-    """The wanted columns of every row."""
+    """The wanted columns of every row; a .txt that is known to be a table has commas."""
     match path.suffix.lower():
-        case ".csv" | ".tsv":
+        case ".csv" | ".tsv" | ".txt":
             return _separated(path, wanted, reading)
         case ".jsonl" | ".ndjson":
             return _json_lines(path, wanted, reading)
@@ -43,7 +43,7 @@ def read_columns(path: Path, wanted: Sequence[Wanted], reading: Reading = PLAIN)
 def column_names(path: Path, reading: Reading = PLAIN) -> list[str]:
     """The names in the header, or in the first row where every row has them."""
     match path.suffix.lower():
-        case ".csv" | ".tsv":
+        case ".csv" | ".tsv" | ".txt":
             return [name.strip() for name in next(_csv_rows(path, read_text(path, reading)), (1, []))[1]]
         case ".jsonl" | ".ndjson":
             first = next((n, line) for n, line in enumerate(lines(read_text(path, reading)), 1) if line.strip())

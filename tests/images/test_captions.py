@@ -28,7 +28,7 @@ def config(pairs: str, **settings: Any) -> CaptionsConfig:
     return CaptionsConfig(pairs=pairs, **settings)
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl"])
+@pytest.mark.parametrize("suffix", [".txt", ".csv", ".tsv", ".jsonl"])
 def test_several_captions_of_a_picture_come_together(suffix: str, tmp_path: Path) -> None:
     found = read_captions(config(write(tmp_path / f"rows{suffix}", ROWS)))
     assert found.captions == {"a.png": ["one", "three"], "b.png": ["two"]}
@@ -52,7 +52,7 @@ def test_columns_are_found_or_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "text", "says"),
-    [("a.txt", "file,caption\na.png,x\n", "captions are read from a .csv"), ("a.csv", "file,caption\n,x\n", "no row with a file"),
+    [("a.md", "file,caption\na.png,x\n", "captions are read from a .csv"), ("a.csv", "file,caption\n,x\n", "no row with a file"),
      ("b.csv", None, "no such file")],
 )  # fmt: skip
 def test_what_holds_no_captions_is_told(name: str, text: str | None, says: str, tmp_path: Path) -> None:
