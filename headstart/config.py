@@ -189,11 +189,12 @@ class PretrainConfig(Frozen):
 
     @model_validator(mode="after")
     def objective_fits_the_model(self) -> Self:
-        if self.model.causal != (self.objective == "causal"):
+        preset = getattr(self.model, "preset", None)
+        unmasked = self.objective == "causal" and preset is not None and PRESETS[preset]["causal"]
+        if self.model.causal != (self.objective == "causal") and not unmasked:
             sight = "causal (left to right)" if self.model.causal else "two-way"
-            preset = getattr(self.model, "preset", "none")
             raise ValueError(
-                f"objective '{self.objective}' cannot train a {sight} model (preset {preset}). "
+                f"objective '{self.objective}' cannot train a {sight} model (preset {preset or 'none'}). "
                 "Use gpt or classic for causal, bert or classic for masked"
             )
         return self

@@ -108,7 +108,8 @@ def _resolved(
     shape: ModelConfig = cfg.model.model_copy(update={"vocab": tokenizer.size})
     if kept or source:
         shape = kept.model if kept else within(source.config, cfg.context) if source else shape
-        cfg = cfg.model_copy(update={"objective": "causal" if shape.causal else "masked"})
+        objective = kept.objective if kept else "causal" if shape.causal else "masked"
+        cfg = cfg.model_copy(update={"objective": objective})
     train = cfg.train.scheduled(cfg.train.steps, eval_every=cfg.train.steps // 10)
     return cfg.model_copy(update={"model": shape, "train": train})
 
@@ -128,7 +129,7 @@ def pretrain(cfg: PretrainConfig, out: str | Path, resume: bool = False, watch: 
         _tell(watch, job)
 
         def show_samples(step: int) -> None:
-            for prompt in cfg.samples if cfg.objective == "causal" else ():
+            for prompt in cfg.samples if cfg.model.causal else ():
                 sampled = sample(model, job.tokenizer, prompt, cfg)
                 run.log({"step": step, "split": "sample", "prompt": prompt, "text": sampled})
                 watch.note(f"step {step}: {sampled}")

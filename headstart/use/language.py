@@ -34,7 +34,9 @@ class LanguageModel:
     def generate(self, prompt: str, tokens: int, how: Sampling, top: int) -> dict[str, Any]:
         """Text after `prompt`, with the probability of each new token and the `top` most probable in its place."""
         if not self.saved.config.causal:
-            raise ModelError("This model was trained with the masked objective; only a causal one can continue a text.")
+            raise ModelError(
+                "This model reads both ways; only a causal one, which reads left to right, can continue a text."
+            )
         tokenizer = self.saved.tokenizer
         ids = tokenizer.encode([prompt], self.config.data.boundaries, end=False)[0].tolist()
         if not ids:

@@ -46,6 +46,16 @@ def test_the_loss_comes_down_to_the_entropy_of_the_corpus(run: Path) -> None:
     assert train["entropy"] - 1e-6 <= train["loss"] <= train["entropy"] + 0.03
 
 
+def test_without_its_mask_a_model_sees_what_it_should_predict_and_cannot_write(run: Path, tmp_path: Path) -> None:
+    config = ("--config", run / "config.toml", "--set", "model.causal=false", "--steps", 100)
+    train = invoke("pretrain", *config, "--out", tmp_path / "unmasked", "--quiet")["train"]
+    assert train["loss"] < train["entropy"] - 0.1  # below the floor of every model that predicts
+    done = CliRunner().invoke(app, ["generate", str(tmp_path / "unmasked"), "He and"])
+    assert (done.exit_code, "reads both ways" in done.stderr) == (5, True)
+    again = invoke("pretrain", "--out", tmp_path / "unmasked", "--resume", "--quiet")
+    assert again["train"] == train
+
+
 def test_generated_tokens_carry_their_probabilities(run: Path) -> None:
     found = invoke("generate", run, "He and", "--tokens", 6, "--top", 3)
     first = found["tokens"][0]
