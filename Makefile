@@ -36,7 +36,14 @@ format: setup  ## let ruff mend style and layout
 bench: setup  ## measure speed against named peers; writes benchmarks/
 	$(BIN)/python -m benchmarks
 
+LABS := book-reviews small-gpt pretrained-gpt pig-latin arithmetic captions
+DATA ?= data
+
+labs: setup  ## run the six labs (hours; DATA=DIR holds their data), write docs/results.md
+	for lab in $(LABS); do $(BIN)/headstart lab $$lab --data $(DATA) --out runs/labs/$$lab || exit 1; done
+	$(BIN)/headstart lab table $(LABS:%=runs/labs/%) > docs/results.md
+
 clean:  ## remove what the targets above made
 	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis runs/demo
 
-.PHONY: help setup demo test test-all check format bench clean
+.PHONY: help setup demo test test-all check format bench labs clean

@@ -81,6 +81,14 @@ class Stopped(UserError):
         return type(self), (self.where, self.signal_number, self.then)  # so that it comes home from another process
 
 
+class StepFailed(UserError):
+    """A command that was run as part of something larger failed: its own sentence, code and exit code."""
+
+    def __init__(self, message: str, code: str, exit_code: int) -> None:
+        super().__init__(message, code)
+        self.exit_code = exit_code
+
+
 def did_you_mean(value: str, known: Iterable[str], also: Mapping[str, str] = MappingProxyType({})) -> str:
     """A hint to append to a message, or nothing; `also` has other words for some that are known.
 

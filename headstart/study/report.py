@@ -42,7 +42,7 @@ def write_report(folder: Path) -> Path:
         drawn[picture.name] = inline(svg, file, picture.alt)
     write_file(folder / "table.csv", table_csv(results).encode())
     confusions = [svg for name, svg in drawn.items() if name.startswith("confusion ")]
-    page = _environment().get_template("page.html.j2").render(_facts(results), pictures=drawn, confusions=confusions)
+    page = environment().get_template("page.html.j2").render(_facts(results), pictures=drawn, confusions=confusions)
     write_file(folder / "report.html", page.encode())
     return folder / "report.html"
 
@@ -53,7 +53,7 @@ def study_html(results: Mapping[str, Any]) -> str:
     mark = "h" + hashlib.sha256(repr(checked).encode()).hexdigest()[:10]  # two studies on one page share no id
     picture = main_picture(checked)
     drawn = inline(picture.svg(), mark, picture.alt) if picture else None
-    return _environment().get_template("fragment.html.j2").render(_facts(checked), picture=drawn)
+    return environment().get_template("fragment.html.j2").render(_facts(checked), picture=drawn)
 
 
 def table_csv(results: Results) -> str:
@@ -112,18 +112,19 @@ def _facts(results: Results) -> dict[str, Any]:
     }
 
 
-def _environment() -> Environment:
+def environment() -> Environment:
+    """The templates of this floor, with what they need to write numbers."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(
+    made = Environment(
         loader=PackageLoader("headstart", "study"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {
+    made.filters |= {
         "percent": percent, "points": points, "count": count, "about": about, "duration": duration,
         "probability": probability, "folded": folded, "voices": voices, "labels_of": labels_of,
     }  # fmt: skip
-    return environment
+    return made
 
 
 NOTHING = "–"

@@ -1,0 +1,111 @@
+"""The verbs about labs: list them, run one, put the figures of several into one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from headstart.cli.app import Debug, Json, Quiet, app
+from headstart.cli.terminal import Bar, guarded, show, show_json, show_table
+from headstart.cli.usage import Verbs
+
+
+class Labs(Verbs):
+    """Whatever is no verb of its own is the name of a lab to run: `lab pig-latin` is `lab run pig-latin`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        named = args[0] not in self.commands and not args[0].startswith("-")
+        return super().resolve_command(ctx, ["run", *args] if named else args)
+
+
+lab = typer.Typer(cls=Labs, help="Whole experiments, one command each.", rich_markup_mode=None)
+app.add_typer(lab, name="lab")
+
+
+@lab.command("list")
+@guarded
+def list_labs(as_json: Json = False, debug: Debug = False) -> None:
+    """List the labs that come with Headstart."""
+    from headstart.study.lab import lab_files, open_lab
+
+    found = {name: open_lab(name)[1] for name in lab_files()}
+    if as_json:
+        show_json(
+            [
+                {"name": name, **known.model_dump(mode="json", include={"title", "question", "rows", "data"})}
+                for name, known in found.items()
+            ]
+        )
+        return
+    rows = [
+        [name, ", ".join(dict.fromkeys(f.split("/")[0] for n in known.data for f in n.files)), known.title]
+        for name, known in found.items()
+    ]
+    show_table(["name", "from --data DIR", "what"], rows)
+
+
+@lab.command("run")
+@guarded
+def run(
+    name: Annotated[str, Argument(help="A lab of `headstart lab list`, or a .toml file.", show_default=False)],
+    data: Annotated[Path | None, Option(help="Folder with the files that the lab names.")] = None,
+    out: Annotated[
+        Path | None, Option(help="The lab's folder; an interrupted lab goes on there. [default: runs/labs/NAME]")
+    ] = None,
+    quick: Annotated[bool, Option("--quick", help="About three minutes, from packs: to see how it goes.")] = False,
+    sheet: Annotated[
+        bool, Option("--sheet", help="Leave the answers blank: sheet.html instead of report.html.")
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Run a lab and write its page. `headstart lab NAME` is the same."""
+    from headstart.study.lab import open_lab
+    from headstart.study.lab_page import write_page
+    from headstart.study.lab_results import gather_lab, shown, spread
+    from headstart.study.lab_run import run_steps
+
+    known_as, wanted = open_lab(name)
+    folder = (out or Path("runs/labs") / f"{known_as}{'-quick' if quick else ''}").absolute()
+    run_steps(known_as, wanted, folder, data.absolute() if data else None, quick, Bar(quiet))
+    results = gather_lab(known_as, wanted, folder)
+    page = write_page(results, folder, sheet)
+    if as_json:
+        show_json({**results, "page": str(page)})
+        return
+    rows = [
+        [f["row"], f["what"], shown(f["reference"]), shown(f["ours"]), spread(f), shown(f["seeds"]), f["comparison"]]
+        for f in results["figures"]
+    ]
+    show_table(["", "what", "reference", "ours", "interval or ± sd", "seeds", ""], rows, right=(5,))
+    show()
+    for sentence in results["verdict"]:
+        show(sentence)
+    if quick:
+        show("This was --quick: fewer seeds and updates, and data that stand in. Not to be set against the reference.")
+    show(f"the whole page: {page}")
+
+
+@lab.command("table")
+@guarded
+def table(
+    folders: Annotated[
+        list[Path], Argument(metavar="DIR...", help="Folders of labs that were run.", show_default=False)
+    ],
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Put the figures of the labs in DIR... into one page of Markdown."""
+    from headstart.study.lab_results import markdown, read_lab
+
+    labs = [read_lab(folder) for folder in folders]
+    if as_json:
+        show_json(
+            [{"lab": found["lab"], "quick": found["quick"], **figure} for found in labs for figure in found["figures"]]
+        )
+        return
+    show(markdown(labs).removesuffix("\n"))

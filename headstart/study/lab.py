@@ -1,0 +1,161 @@
+"""A lab: an experiment as one file of commands, with the figures that a reference reports beside what is measured. No torch.
+
+    labs/<name>.toml
+      title, question, verdict     verdict: where a sentence of the results stands
+      [rows]                       what the reference reports, part by part
+      [[data]]                     what is needed: files below --data DIR, or packs; where from, under which licence
+      [[step]]                     one headstart command each, and what --quick changes of it
+      [[figure]]                   a figure of the reference, and where ours stands
+      [[table]]  [[picture]]  [[answer]]
+
+Places are written `step: path`, such as `study: arms[name=full].mean`: the name of a step and a path in its JSON.
+In commands, {data} is the folder given with --data and {out} the folder of the lab.
+"""
+
+from __future__ import annotations
+
+import shlex
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from headstart.errors import ConfigError, DataError, did_you_mean
+from headstart.schema import Frozen, parse, read_toml
+
+Place = str  # `step: path`
+
+
+class Needed(Frozen):
+    """Data or weights that a lab stands on."""
+
+    what: str
+    files: tuple[str, ...] = ()  # below --data DIR; none: a pack, which is fetched by its name
+    source: str  # where a user gets it
+    licence: str
+    quick: str = ""  # what stands in for it with --quick, so that it is not needed then
+
+
+class Step(Frozen):
+    name: str = Field(pattern=r"^[a-z0-9-]+$")
+    shows: str  # what it is for, in a sentence
+    command: str = Field(pattern=r"^headstart \S")
+    quick: str | Literal[False] = (
+        ""  # with --quick: a command in its place, or flags with other values; false: left out
+    )
+
+    def words(self, quick: bool) -> list[str]:
+        """The command, word by word, without `headstart`."""
+        changed = shlex.split(self.quick) if quick and self.quick else []
+        words = shlex.split(self.command)
+        if changed[:1] == ["headstart"]:
+            return changed[1:]
+        for flag, value in zip(changed[::2], changed[1::2], strict=True):
+            place = words.index(flag) + 1 if words.count(flag) == 1 and flag != "--set" else len(words) + 1
+            words[place - 1 : place + 1] = [flag, value]
+        return words[1:]
+
+    @model_validator(mode="after")
+    def quick_can_be_applied(self) -> Self:
+        changed = shlex.split(self.quick or "")
+        if changed[:1] != ["headstart"] and (len(changed) % 2 or any(not f.startswith("--") for f in changed[::2])):
+            raise ValueError(f"quick is a whole command, or flags with a value each, not '{self.quick}'")
+        return self
+
+
+class Figure(Frozen):
+    row: str  # one of [rows]
+    what: str
+    reference: int | float | str = ""  # what the reference reports; "": nothing
+    value: Place
+    interval: Place = ""
+    seeds: Place = ""
+    better: Literal["higher", "lower", "equal", ""] = ""  # than the reference, if that can be said
+    substitute: str = ""  # what stands in for data or weights of the reference
+
+
+class Table(Frozen):
+    caption: str
+    columns: dict[str, Place]  # each a list; of a list of lists, the mean over the first
+
+
+class Picture(Frozen):
+    file: str  # .png or .svg, below the folder of the lab
+    caption: str
+
+
+class Answer(Frozen):
+    question: str
+    text: str  # with {name} for what was measured
+    values: dict[str, Place] = Field(min_length=1)  # an answer rests on something that was measured
+
+
+class Lab(Frozen):
+    title: str
+    question: str
+    verdict: tuple[Place, ...] = ()
+    rows: dict[str, str]
+    data: tuple[Needed, ...] = ()
+    step: tuple[Step, ...] = Field(min_length=1)
+    figure: tuple[Figure, ...] = ()
+    table: tuple[Table, ...] = ()
+    picture: tuple[Picture, ...] = ()
+    answer: tuple[Answer, ...] = ()
+
+    @model_validator(mode="after")
+    def places_exist(self) -> Self:
+        names = [step.name for step in self.step]
+        if len(set(names)) < len(names):
+            raise ValueError(f"two steps have the same name ({', '.join(names)})")
+        for place in self.places():
+            step, mark, _ = place.partition(": ")
+            if not mark or step not in names:
+                raise ValueError(f"'{place}' names no step; a place is 'step: path'{did_you_mean(step, names)}")
+        for figure in self.figure:
+            if figure.row not in self.rows:
+                raise ValueError(f"the figure '{figure.what}' is of row '{figure.row}', which is not in [rows]")
+        return self
+
+    def places(self) -> list[Place]:
+        found = [place for figure in self.figure for place in (figure.value, figure.interval, figure.seeds) if place]
+        found += [place for table in self.table for place in table.columns.values()]
+        return [*found, *(place for answer in self.answer for place in answer.values.values()), *self.verdict]
+
+    def steps(self, quick: bool) -> list[Step]:
+        return [step for step in self.step if not (quick and step.quick is False)]
+
+    def commands(self, out: str, data: str, quick: bool) -> dict[str, list[str]]:
+        """The words of each step's command, by its name, with the two folders in their places."""
+        return {
+            step.name: [word.replace("{out}", out).replace("{data}", data) for word in step.words(quick)]
+            for step in self.steps(quick)
+        }
+
+    def check_data(self, data: Path | None, quick: bool) -> None:
+        """Refuse to begin while a file that will be read is missing."""
+        for needed in self.data:
+            missing = [f for f in needed.files if not (quick and needed.quick) and not (data and (data / f).exists())]
+            if missing:
+                where = (
+                    f"{missing[0]} is not in {data}" if data else f"--data DIR is not given, with {missing[0]} in it"
+                )
+                raise DataError(
+                    f"This lab needs {needed.what}: {where}. Where to get it: {needed.source}. Licence: {needed.licence}.",
+                    "DATA_LAB",
+                )
+
+
+def lab_files() -> dict[str, Path]:
+    """The labs that come with Headstart, by name."""
+    folder = Path(str(files("headstart").joinpath("labs")))
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def open_lab(name: str) -> tuple[str, Lab]:
+    """A lab that comes with Headstart by its name, or one of the user's own by the path of its file."""
+    known = lab_files()
+    path = known.get(name) or Path(name)
+    if name not in known and path.suffix != ".toml":
+        raise ConfigError(f"There is no lab '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}.")
+    return path.stem, parse(Lab, read_toml(path), str(path))

@@ -1,0 +1,268 @@
+"""What a lab measured: figures beside those of the reference, tables and answers, picked from the JSON of its steps. No torch.
+
+What cannot be found is told in its place, so that one missing number does not cost the page.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from headstart.errors import ModelError
+from headstart.study.lab import Answer, Figure, Lab, Place, Table
+from headstart.study.lab_run import read_step
+from headstart.study.report import duration
+from headstart.train.disk import write_file
+
+Find = Callable[[Place], Any]
+_STEP = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]")
+
+
+class NotFound(Exception):
+    """Nothing stands at a place; the message says which part of the path is missing."""
+
+
+def gather_lab(name: str, lab: Lab, out: Path) -> dict[str, Any]:
+    """results.json of a lab whose steps are done, also written."""
+    facts = json.loads((out / "lab.json").read_text("utf-8"))
+    run = lab.steps(facts["quick"])
+    steps = [_step(lab, out, facts, step.name, step.shows) for step in run]
+    answers = {s.name: json.loads((out / "steps" / s.name / "result.json").read_text("utf-8")) for s in run}
+
+    def find(place: Place) -> Any:
+        step, _, path = place.partition(": ")
+        if step not in answers:
+            raise NotFound(f"--quick leaves the step '{step}' out")
+        return pick(answers[step], path)
+
+    results = {
+        **facts,
+        "lab": name,
+        "title": lab.title,
+        "question": lab.question,
+        "verdict": [sentence for place in lab.verdict if (sentence := _text(find, place))],
+        "rows": lab.rows,
+        "data": [needed.model_dump() for needed in lab.data],
+        "steps": steps,
+        "figures": [_figure(figure, find) for figure in lab.figure],
+        "tables": [_table(table, find) for table in lab.table],
+        "pictures": [picture.model_dump() for picture in lab.picture],
+        "answers": [_answer(answer, find) for answer in lab.answer],
+    }
+    results["seconds"] = round(sum(step["seconds"] for step in results["steps"]), 1)
+    results["score"] = _score(results["figures"])
+    write_file(out / "results.json", json.dumps(results, indent=1, ensure_ascii=False).encode())
+    return results
+
+
+def pick(found: Any, path: str) -> Any:
+    """What stands at `path`: names, [index], [key=value,...] for the entry that has these, [*] for all of them.
+
+    >>> pick({"arms": [{"name": "frozen", "mean": 0.7}, {"name": "full", "mean": 0.8}]}, "arms[name=full].mean")
+    0.8
+    >>> pick({"curves": [[0.1, 0.7], [0.2, 0.8]]}, "curves[*][-1]")
+    [0.7, 0.8]
+    """
+    for match in _STEP.finditer(path):
+        name, inside = match.groups()
+        if inside == "*":
+            return [pick(each, path[match.end() :]) for each in (found.values() if isinstance(found, dict) else found)]
+        found = _one(found, name, inside, match.group())
+    return found
+
+
+def _one(found: Any, name: str | None, inside: str | None, shown: str) -> Any:
+    if name is not None:
+        if isinstance(found, Mapping) and name in found:
+            return found[name]
+        raise NotFound(
+            f"'{name}' is not there" + (f" ({', '.join(map(str, found))})" if isinstance(found, dict) else "")
+        )
+    assert inside is not None
+    if re.fullmatch(r"-?\d+", inside):
+        if isinstance(found, list) and -len(found) <= int(inside) < len(found):
+            return found[int(inside)]
+        raise NotFound(f"{shown} is not there")
+    wanted = dict(pair.split("=", 1) for pair in inside.split(",")) if "=" in inside else {}
+    for entry in found if isinstance(found, list) and wanted else ():
+        if all(str(entry.get(key)) == value for key, value in wanted.items()):
+            return entry
+    raise NotFound(f"{shown} is not there")
+
+
+def _figure(figure: Figure, find: Find) -> dict[str, Any]:
+    told: dict[str, Any] = {**figure.model_dump(include={"row", "what", "reference", "better", "substitute"})}
+    told |= {"step": figure.value.partition(": ")[0], "ours": None, "sd": None, "interval": None, "seeds": None}
+    try:
+        ours = find(figure.value)
+        if isinstance(ours, list) and ours and all(isinstance(each, (int, float)) for each in ours):
+            told |= {"sd": stdev(ours) if len(ours) > 1 else None, "seeds": len(ours)}
+            ours = mean(ours)
+        told["ours"] = ", ".join(map(str, ours)) if isinstance(ours, list) else ours
+        told["interval"] = find(figure.interval) if figure.interval else None
+        told["seeds"] = find(figure.seeds) if figure.seeds else told["seeds"]
+    except NotFound as missing:
+        told["missing"] = f"{figure.value}: {missing}"
+    told["comparison"] = comparison(told["ours"], figure.reference, figure.better)
+    return told
+
+
+def comparison(ours: Any, reference: Any, better: str) -> str:
+    """How a figure stands to that of the reference: better, worse, equal, or nothing that can be said.
+
+    >>> comparison(0.8, 0.7, "higher"), comparison(0.8, 0.7, "lower"), comparison(402, 402, "equal")
+    ('better', 'worse', 'equal')
+    >>> comparison("a text", "another", "equal"), comparison(0.8, "", "higher")
+    ('', '')
+    """
+    if not better or not all(isinstance(each, (int, float)) for each in (ours, reference)):
+        return ""
+    if ours == reference:
+        return "equal"
+    return "better" if better != "equal" and (ours > reference) == (better == "higher") else "worse"
+
+
+def _score(figures: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How many figures can be compared with the reference, and how many are as good or better."""
+    told = [figure["comparison"] for figure in figures if figure["comparison"]]
+    return {"compared": len(told), "reached": sum(word != "worse" for word in told)}
+
+
+def _table(table: Table, find: Find) -> dict[str, Any]:
+    columns, missing = {}, []
+    for name, place in table.columns.items():
+        try:
+            found = find(place)
+            columns[name] = means(found) if found and isinstance(found[0], list) else found
+        except NotFound as error:
+            missing.append(f"{place}: {error}")
+    rows = [list(row) for row in zip(*columns.values(), strict=False)]
+    return {"caption": table.caption, "header": list(columns), "rows": rows, "missing": missing}
+
+
+def means(lists: Iterable[Sequence[float | None]]) -> list[float | None]:
+    """The mean of each place over several lists, of the values that are there.
+
+    >>> means([[None, 0.2], [None, 0.4]])
+    [None, 0.30000000000000004]
+    """
+    places = (([value for value in place if value is not None]) for place in zip(*lists, strict=False))
+    return [mean(values) if values else None for values in places]
+
+
+def _answer(answer: Answer, find: Find) -> dict[str, Any]:
+    try:
+        values = {name: _for_text(find(place)) for name, place in answer.values.items()}
+        return {"question": answer.question, "text": answer.text.format_map(values)}
+    except NotFound as missing:
+        return {"question": answer.question, "text": f"This was not measured ({missing})."}
+
+
+def _for_text(value: Any) -> Any:
+    """A measured value for a sentence: the mean of several numbers, other lists with commas."""
+    if isinstance(value, list) and value:
+        return mean(value) if all(isinstance(v, (int, float)) for v in value) else ", ".join(map(str, value))
+    return value
+
+
+def _text(find: Find, place: Place) -> str:
+    try:
+        return str(find(place))
+    except NotFound:
+        return ""
+
+
+def _step(lab: Lab, out: Path, facts: Mapping[str, Any], name: str, shows: str) -> dict[str, Any]:
+    record = read_step(out, name)
+    if record is None or record["exit"]:
+        raise ModelError(
+            f"{out}: the step '{name}' is not done. Run the lab again: it goes on there.", "LAB_UNFINISHED"
+        )
+    words = lab.commands("OUT", "DIR", facts["quick"])[name]  # as a reader would type it
+    return {"name": name, "shows": shows, "command": shlex.join(["headstart", *words]), "seconds": record["seconds"]}
+
+
+def read_lab(folder: Path) -> dict[str, Any]:
+    """results.json of a lab that was run."""
+    file = folder / "results.json"
+    if not file.exists():
+        raise ModelError(f"{folder}: no finished lab is here (it has no results.json).", "LAB_UNFINISHED")
+    results = json.loads(file.read_text("utf-8"))
+    if "lab" not in results or "figures" not in results:
+        raise ModelError(f"{file} is not of a lab.", "LAB_UNFINISHED")
+    return results
+
+
+def shown(value: Any) -> str:
+    """A figure as it stands in a table.
+
+    >>> shown(10968200), shown(0.87916), shown(3165.1271), shown("text"), shown(None), shown(2.0)
+    ('10,968,200', '0.879', '3,165.1', 'text', '–', '2')
+    """
+    match value:
+        case None | "":
+            return "–"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float() if value.is_integer():
+            return f"{value:,.0f}"
+        case float():
+            return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3f}" if abs(value) >= 0.01 else f"{value:.2g}"
+    return str(value)
+
+
+def spread(figure: Mapping[str, Any]) -> str:
+    """The uncertainty of a figure: its interval, else its deviation over seeds."""
+    if figure["interval"]:
+        return "{} to {}".format(*map(shown, figure["interval"]))
+    return f"± {shown(figure['sd'])}" if figure["sd"] is not None else ""
+
+
+def markdown(labs: Sequence[Mapping[str, Any]]) -> str:
+    """The figures of several labs as a page of Markdown."""
+    parts = [
+        "# Results\n\nMade by `make labs`, never by hand: the figures of the reference reports beside ours, lab by lab."
+    ]
+    for lab in labs:
+        environment = lab["environment"]
+        quick = " **Quick: fewer seeds and steps, and other data; not to be compared.**" if lab["quick"] else ""
+        parts.append(
+            f"## {lab['title']}\n\n{lab['question']}\n\n`headstart lab {lab['lab']}{' --quick' if lab['quick'] else ''}"
+            f"{' --data DIR' if lab['data_dir'] else ''}`: {duration(lab['seconds'])} on {environment['platform']}, "
+            f"headstart {environment['versions']['headstart']}, torch {environment['versions']['torch']}, "
+            f"{environment['started'][:10]}.{quick}"
+        )
+        parts += [f"> {sentence}" for sentence in lab["verdict"]]
+        parts.append(_markdown_table(lab["figures"]))
+        parts.append("The steps, with their seconds:")
+        parts.append("\n".join(f"- **{s['name']}** ({s['seconds']:.0f} s): `{s['command']}`" for s in lab["steps"]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_table(figures: Sequence[Mapping[str, Any]]) -> str:
+    lines = [
+        "| | what | reference | ours | interval, or deviation | seeds | | step | stands in |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for f in figures:
+        ours = f"not found: {f['missing']}" if "missing" in f else shown(f["ours"])
+        cells = [
+            f["row"],
+            f["what"],
+            shown(f["reference"]),
+            ours,
+            spread(f),
+            shown(f["seeds"]),
+            f["comparison"],
+            f["step"],
+            f["substitute"],
+        ]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
+    return "\n".join(lines)

@@ -1,0 +1,117 @@
+"""The steps of a lab, run one after the other as commands of their own. No torch here.
+
+    <out>/
+      lab.json               which lab, and how it is run
+      steps/<name>/
+        log.txt              what the command told while it ran
+        result.json          its answer
+        step.json            its words, exit code and seconds; exit code 0 = done
+      results.json  report.html   made of these (lab_results.py, lab_page.py)
+
+A step that is done is not run again, so an interrupted lab goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from headstart.errors import ConfigError, StepFailed
+from headstart.study.lab import Lab
+from headstart.train.disk import make_folder, write_file
+from headstart.train.environment import environment
+from headstart.train.lock import lock_folder
+from headstart.train.run import Run
+from headstart.train.watch import Watch
+
+STOPS = (signal.SIGINT, signal.SIGTERM)
+
+
+def run_steps(name: str, lab: Lab, out: Path, data: Path | None, quick: bool, watch: Watch) -> None:
+    """Every step that is not done; the first that fails ends the lab with its own sentence and exit code."""
+    lab.check_data(data, quick)
+    commands = lab.commands(str(out), str(data or ""), quick)
+    make_folder(out)
+    with lock_folder(out):
+        done = {step: record for step in commands if (record := read_step(out, step))}
+        changed = [step for step, record in done.items() if not record["exit"] and record["words"] != commands[step]]
+        if changed:
+            raise ConfigError(
+                f"{out} was begun with other commands ({', '.join(changed)}). Choose another --out, or remove it."
+            )
+        if not (out / "lab.json").exists():
+            facts = {"lab": name, "quick": quick, "data_dir": str(data or ""), "environment": environment()}
+            write_file(out / "lab.json", json.dumps(facts, indent=1, ensure_ascii=False).encode())
+        steps = lab.steps(quick)
+        left = [step for step in steps if done.get(step.name, {}).get("exit") != 0]
+        first = len(steps) - len(left)
+        with watch.bar(f"lab {name}", len(steps), first):
+            for n, step in enumerate(left, start=first):
+                watch.note(f"step {n + 1} of {len(steps)}, {step.name}: {step.shows}")
+                watch.reach(n, step.name)
+                _execute(out, step.name, commands[step.name], done.get(step.name, {}).get("seconds", 0.0))
+
+
+def read_step(out: Path, step: str) -> dict[str, Any] | None:
+    """What is known of a step that has been run."""
+    file = out / "steps" / step / "step.json"
+    return json.loads(file.read_text("utf-8")) if file.exists() else None
+
+
+def _execute(out: Path, step: str, words: list[str], seconds_before: float) -> None:
+    folder = out / "steps" / step
+    make_folder(folder)
+    began = time.monotonic()
+    exit_code, answer = _run([*words, *_going_on(words), "--json"], folder / "log.txt")
+    if exit_code == 0:
+        write_file(folder / "result.json", answer)
+    record = {"words": words, "exit": exit_code, "seconds": round(seconds_before + time.monotonic() - began, 1)}
+    write_file(folder / "step.json", json.dumps(record, ensure_ascii=False).encode())
+    if exit_code:
+        code, message = _last_error(folder / "log.txt")
+        raise StepFailed(f"Step '{step}' failed: {message} Its log: {folder / 'log.txt'}.", code, exit_code)
+
+
+def _run(words: list[str], log: Path) -> tuple[int, bytes]:
+    """Exit code and stdout of a headstart command; its stderr is added to `log`."""
+    argv = [sys.executable, "-m", "headstart", *words]
+    none, pipe = subprocess.DEVNULL, subprocess.PIPE
+    with log.open("ab") as told:
+        # In a session of its own: Ctrl-C reaches it through us, once, and not also from the terminal.
+        process = subprocess.Popen(argv, stdin=none, stdout=pipe, stderr=told, start_new_session=True)
+        with _passing_signals_on(process):
+            answer, _ = process.communicate()
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode, answer
+
+
+def _going_on(words: list[str]) -> list[str]:
+    """--resume for a command whose --out holds a run that it began before."""
+    out = words[words.index("--out") + 1] if "--out" in words[:-1] else None
+    return ["--resume"] if out and Run(Path(out)).there else []
+
+
+@contextmanager
+def _passing_signals_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """While this lasts, whoever wants to stop us stops the command, which saves its state first."""
+    before = {number: signal.signal(number, lambda n, _: process.send_signal(n)) for number in STOPS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _last_error(log: Path) -> tuple[str, str]:
+    """Code and sentence of the error that a command ended with."""
+    for line in reversed(log.read_text("utf-8", "replace").splitlines()):
+        if line.startswith('{"error": '):
+            error = json.loads(line)["error"]
+            return error["code"], error["message"]
+    return "STEP", "it was killed."

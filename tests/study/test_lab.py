@@ -1,0 +1,348 @@
+"""Labs: steps run once and in order, figures and answers picked from their JSON, and the labs that are shipped."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from headstart.cli import app
+from headstart.errors import ConfigError, DataError
+from headstart.schema import parse
+from headstart.study.lab import Lab, lab_files, open_lab
+from headstart.study.lab_results import NotFound, gather_lab, pick
+from headstart.text.pack_contents import PACKS
+from headstart.text.packs import pack_folder
+
+ROWS = {f"T{n}" for n in range(1, 8)} | {f"G{n}" for n in range(1, 9)} | {f"A{n}" for n in range(1, 12)}
+LAB = """
+title = "Counting"
+question = "How long are the lines?"
+verdict = ["check: warnings[0]"]
+
+[rows]
+T5 = "lengths"
+
+[[data]]
+what = "a text"
+files = ["some/text.txt"]
+source = "https://example.org"
+licence = "public domain"
+quick = "the pack small-corpus"
+
+[[step]]
+name = "rows"
+shows = "A table of lines."
+command = "headstart data table {data}/some/text.txt --out {out}/rows.csv"
+quick = "headstart data table small-corpus --first 3 --out {out}/rows.csv"
+
+[[step]]
+name = "left-out"
+shows = "Not with --quick."
+command = "headstart data table {data}/some/text.txt --out {out}/more.csv"
+quick = false
+
+[[step]]
+name = "check"
+shows = "Their lengths, counted."
+command = "headstart data check {out}/rows.csv --unit sentence --plot {out}/map.png"
+quick = "--unit line"
+
+[[figure]]
+row = "T5"
+what = "rows"
+reference = 4
+value = "rows: rows"
+better = "lower"
+
+[[figure]]
+row = "T5"
+what = "a part that is not there"
+value = "check: layer"
+
+[[table]]
+caption = "longest lines"
+[table.columns]
+rows = "check: splits[*].rows"
+words = "check: splits[*].words.max"
+
+[[picture]]
+file = "map.png"
+caption = "where they are"
+
+[[answer]]
+question = "How many?"
+text = "There are {rows:,} of them."
+[answer.values]
+rows = "check: splits.train.rows"
+"""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADSTART_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory, cache: None) -> tuple[Path, Path, str]:
+    """A lab that was run with --quick: its file, its folder, and what was printed."""
+    folder = tmp_path_factory.mktemp("lab")
+    (folder / "counting.toml").write_text(LAB)
+    done = run(folder / "counting.toml", "--quick", "--out", folder / "out", "--quiet")
+    assert done.exit_code == 0, done.output
+    return folder / "counting.toml", folder / "out", done.stdout
+
+
+def run(*words: str | Path) -> Any:
+    return CliRunner().invoke(app, ["lab", *map(str, words)])
+
+
+def when(out: Path, step: str) -> int:
+    """When a step was last run."""
+    return (out / "steps" / step / "step.json").stat().st_mtime_ns
+
+
+def test_a_lab_gives_a_table_results_and_a_page(ran: tuple[Path, Path, str]) -> None:
+    _, out, printed = ran
+    assert re.search(r"T5 +rows +4 +3 +– +better", printed)
+    results = json.loads((out / "results.json").read_text())
+    assert [step["name"] for step in results["steps"]] == ["rows", "check"]
+    assert results["steps"][0]["command"] == "headstart data table small-corpus --first 3 --out OUT/rows.csv"
+    assert results["figures"][0]["ours"] == 3
+    assert "'layer' is not there" in results["figures"][1]["missing"]
+    assert results["answers"] == [{"question": "How many?", "text": "There are 3 of them."}]
+    assert results["tables"][0]["rows"] == [[3, 4.0]]
+    page = (out / "report.html").read_text()
+    assert "There are 3 of them." in page
+    assert "the pack small-corpus" in page
+    assert "data check OUT/rows.csv --unit line --plot" in page
+    assert "data:image/png;base64," in page
+    assert "http" not in re.sub(r"http-equiv|https://example.org", "", page)  # it asks for nothing
+
+
+def test_a_step_that_is_done_is_not_run_again(ran: tuple[Path, Path, str]) -> None:
+    file, out, _ = ran
+    before = [when(out, step) for step in ("rows", "check")]
+    done = run(file, "--quick", "--sheet", "--out", out, "--quiet")
+    assert done.exit_code == 0, done.output
+    assert [when(out, step) for step in ("rows", "check")] == before
+
+
+def test_a_sheet_has_the_questions_and_no_answers(ran: tuple[Path, Path, str]) -> None:
+    file, out, _ = ran
+    (out / "report.html").rename(out / "kept.html")
+    assert run(file, "--quick", "--sheet", "--out", out, "--quiet").exit_code == 0
+    sheet = (out / "sheet.html").read_text()
+    assert "How many?" in sheet
+    assert "of them" not in sheet
+    assert not (out / "report.html").exists()
+    (out / "kept.html").rename(out / "report.html")
+
+
+def test_a_table_of_labs_is_markdown(ran: tuple[Path, Path, str]) -> None:
+    told = run("table", ran[1]).stdout
+    assert "| T5 | rows | 4 | 3 |  | – | better | rows |  |" in told
+    assert "`headstart lab counting --quick`" in told
+    assert "**Quick" in told
+
+
+def test_other_commands_do_not_go_on_in_the_same_folder(ran: tuple[Path, Path, str], tmp_path: Path) -> None:
+    (tmp_path / "counting.toml").write_text(LAB.replace("--first 3", "--first 4"))
+    done = run(tmp_path / "counting.toml", "--quick", "--out", ran[1], "--quiet")
+    assert done.exit_code == 4
+    assert "other commands (rows)" in done.stderr
+
+
+def test_a_step_that_fails_ends_the_lab_with_its_own_sentence_and_code(tmp_path: Path, cache: None) -> None:
+    out, file = tmp_path / "out", tmp_path / "counting.toml"
+    file.write_text(LAB.replace("data check {out}/rows.csv", "data check {out}/rowz.csv"))
+    done = run(file, "--quick", "--out", out, "--quiet")
+    assert done.exit_code == 3
+    assert "Step 'check' failed: " in done.stderr
+    assert "rowz.csv: no such file. Did you mean 'rows.csv'?" in done.stderr
+    assert not (out / "results.json").exists()
+    assert run("table", out).exit_code == 5
+    first = when(out, "rows")
+    file.write_text(LAB)
+    done = run(file, "--quick", "--out", out, "--quiet")
+    assert done.exit_code == 0, done.output
+    assert when(out, "rows") == first
+
+
+def test_a_missing_file_is_told_with_where_it_is_to_be_had(tmp_path: Path) -> None:
+    (tmp_path / "counting.toml").write_text(LAB)
+    for words, says in (([], "--data DIR is not given, with some/text.txt"), (["--data", tmp_path], "is not in")):
+        done = run(tmp_path / "counting.toml", "--out", tmp_path / "out", *words)
+        assert done.exit_code == 3
+        assert says in done.stderr
+        assert "https://example.org. Licence: public domain." in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_an_interrupted_training_is_resumed_by_the_same_command(tmp_path: Path, sentences: Path) -> None:
+    file, out = tmp_path / "long.toml", tmp_path / "out"
+    command = (
+        f"headstart pretrain {sentences} --unit line --tokenizer word --size nano --threads 1 --steps 100 "
+        "--set train.eval_every=1 --set train.tensorboard=false --out {out}/run"
+    )
+    step = f'[[step]]\nname = "train"\nshows = "long"\ncommand = "{command}"\n'
+    file.write_text(f'title = "t"\nquestion = "q"\n[rows]\n{step}')
+    argv = [sys.executable, "-m", "headstart", "lab", str(file), "--out", str(out), "--quiet"]
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    log = out / "run" / "log.jsonl"
+    while process.poll() is None and not (log.exists() and log.stat().st_size):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    told = process.communicate()[1]
+    assert process.returncode == 143, told
+    assert "Step 'train' failed: " in told
+    assert not (out / "run" / "result.json").exists()
+    assert CliRunner().invoke(app, ["lab", str(file), "--out", str(out), "--quiet"]).exit_code == 0
+    assert json.loads((out / "run" / "result.json").read_text())["steps"] == 100
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("a.b", 1),
+        ("list[1].x", 20),
+        ("list[-1].x", 20),
+        ("list[x=10,y=z].n", 5),
+        ("list[*].x", [10, 20]),
+        ("a[*]", [1]),
+    ],
+)
+def test_a_path_picks_one_place_or_several(path: str, found: Any) -> None:
+    assert pick({"a": {"b": 1}, "list": [{"x": 10, "y": "z", "n": 5}, {"x": 20}]}, path) == found
+
+
+@pytest.mark.parametrize("path", ["nothing", "a.c", "list[5]", "list[x=30]", "a[0]", "list[?]"])
+def test_a_path_that_leads_nowhere_is_told(path: str) -> None:
+    with pytest.raises(NotFound, match="is not there"):
+        pick({"a": {"b": 1}, "list": [{"x": 10}]}, path)
+
+
+def test_the_mean_over_seeds_comes_with_its_deviation(tmp_path: Path) -> None:
+    (tmp_path / "steps" / "s").mkdir(parents=True)
+    (tmp_path / "lab.json").write_text('{"quick": false, "data_dir": ""}')
+    (tmp_path / "steps" / "s" / "step.json").write_text('{"words": [], "exit": 0, "seconds": 1.0}')
+    (tmp_path / "steps" / "s" / "result.json").write_text('{"by_seed": [[0.1, 0.6], [0.3, 0.8]]}')
+    settings: dict[str, Any] = {
+        "title": "t", "question": "q", "rows": {"T6": "curve"},
+        "step": [{"name": "s", "shows": "x", "command": "headstart runs"}],
+        "figure": [{"row": "T6", "what": "w", "reference": 0.72, "value": "s: by_seed[*][1]", "better": "higher"}],
+        "table": [{"caption": "c", "columns": {"accuracy": "s: by_seed"}}],
+    }  # fmt: skip
+    results = gather_lab("x", parse(Lab, settings), tmp_path)
+    figure = results["figures"][0]
+    assert figure["ours"] == pytest.approx(0.7)
+    assert figure["sd"] == pytest.approx(0.1414, abs=1e-4)
+    assert (figure["seeds"], figure["comparison"]) == (2, "worse")
+    assert [row[0] for row in results["tables"][0]["rows"]] == pytest.approx([0.2, 0.7])
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"figure": [{"row": "T9", "what": "w", "value": "s: x"}]}, "which is not in \\[rows\\]"),
+        ({"figure": [{"row": "T5", "what": "w", "value": "z: x"}]}, "names no step"),
+        ({"step": [{"name": "s", "shows": "x", "command": "ls"}]}, "command"),
+        ({"step": 2 * [{"name": "s", "shows": "x", "command": "headstart runs"}]}, "the same name"),
+        ({"answer": [{"question": "q", "text": "t", "values": {}}]}, "values"),
+    ],
+)
+def test_a_lab_that_contradicts_itself_is_refused(change: dict[str, Any], says: str) -> None:
+    settings = {"title": "t", "question": "q", "rows": {"T5": "p"}}
+    step = {"step": [{"name": "s", "shows": "x", "command": "headstart runs"}]}
+    with pytest.raises(ConfigError, match=says):
+        parse(Lab, {**settings, **step, **change})
+
+
+def test_an_unknown_lab_is_told_with_the_nearest() -> None:
+    done = run("pig-latn")
+    assert done.exit_code == 4
+    assert "There is no lab 'pig-latn'. Did you mean 'pig-latin'?" in done.stderr
+
+
+# --- the labs that come with Headstart
+
+
+def test_together_the_labs_cover_every_part_of_the_reference() -> None:
+    labs = [open_lab(name)[1] for name in lab_files()]
+    assert len(labs) == 6
+    assert {row for lab in labs for row in lab.rows} == ROWS
+    for lab in labs:
+        assert {figure.row for figure in lab.figure} == set(lab.rows), lab.title  # each part has a figure
+        assert lab.answer, lab.title
+
+
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("name", lab_files())
+def test_every_command_of_a_lab_is_one_that_the_command_line_takes(name: str, quick: bool) -> None:
+    root = typer.main.get_command(app)
+    for words in open_lab(name)[1].commands("OUT", "DIR", quick).values():
+        command: Any = root
+        words = list(words)
+        while hasattr(command, "commands"):
+            command = command.commands[words.pop(0)]
+        context = command.make_context("headstart", [*words, "--json"], resilient_parsing=False)
+        assert context.params["as_json"]
+
+
+@pytest.mark.parametrize("name", lab_files())
+def test_a_quick_lab_needs_no_data_of_its_own(name: str) -> None:
+    _, lab = open_lab(name)
+    lab.check_data(None, quick=True)
+    assert not [word for words in lab.commands("OUT", "DIR", quick=True).values() for word in words if "DIR" in word]
+    if any(needed.files for needed in lab.data):
+        with pytest.raises(DataError, match="Licence"):
+            lab.check_data(None, quick=False)
+
+
+def missing_packs(lab: Lab) -> list[str]:
+    """Packs that its quick commands name and that have not been fetched yet."""
+    words = {word for words in lab.commands("OUT", "DIR", quick=True).values() for word in words}
+    named = {name for name in PACKS if PACKS[name].wheels and name in words}
+    named |= {"minilm", "efficientnet-lite0"} if "match" in words else set()
+    return sorted(name for name in named if not pack_folder(name).exists())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", lab_files())
+def test_a_quick_lab_measures_everything_it_promises(name: str, tmp_path: Path) -> None:
+    if missing := missing_packs(open_lab(name)[1]):
+        pytest.skip(f"headstart data get {' '.join(missing)} has not been run here")
+    done = run(name, "--quick", "--out", tmp_path / "out", "--quiet", "--json")
+    assert done.exit_code == 0, done.output
+    results = json.loads(done.stdout)
+    assert not [figure["missing"] for figure in results["figures"] if "missing" in figure]
+    assert not [table["missing"] for table in results["tables"] if table["missing"]]
+    assert not [answer for answer in results["answers"] if "was not measured" in answer["text"]]
+    assert "This picture was not drawn." not in Path(results["page"]).read_text("utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", lab_files())
+def test_the_data_of_a_lab_lies_where_its_commands_look(name: str) -> None:
+    folder = os.environ.get("HEADSTART_LAB_DATA")
+    if not folder:
+        pytest.skip("HEADSTART_LAB_DATA does not name a folder with the data of the labs")
+    _, lab = open_lab(name)
+    lab.check_data(Path(folder), quick=False)
+    words = {word for words in lab.commands("OUT", folder, quick=False).values() for word in words}
+    assert all(Path(word).exists() for word in words if word.startswith(folder))
