@@ -49,7 +49,7 @@ def gather_lab(name: str, lab: Lab, out: Path) -> dict[str, Any]:
         "rows": lab.rows,
         "data": [needed.model_dump() for needed in lab.data],
         "steps": steps,
-        "figures": [_figure(figure, find) for figure in lab.figure],
+        "figures": [_figure(figure, find, facts["quick"]) for figure in lab.figure],
         "tables": [_table(table, find) for table in lab.table],
         "pictures": [picture.model_dump() for picture in lab.picture],
         "answers": [_answer(answer, find) for answer in lab.answer],
@@ -95,7 +95,7 @@ def _one(found: Any, name: str | None, inside: str | None, shown: str) -> Any:
     raise NotFound(f"{shown} is not there")
 
 
-def _figure(figure: Figure, find: Find) -> dict[str, Any]:
+def _figure(figure: Figure, find: Find, quick: bool) -> dict[str, Any]:
     told: dict[str, Any] = {**figure.model_dump(include={"row", "what", "reference", "better", "substitute"})}
     told |= {"step": figure.value.partition(": ")[0], "ours": None, "sd": None, "interval": None, "seeds": None}
     try:
@@ -108,7 +108,10 @@ def _figure(figure: Figure, find: Find) -> dict[str, Any]:
         told["seeds"] = find(figure.seeds) if figure.seeds else told["seeds"]
     except NotFound as missing:
         told["missing"] = f"{figure.value}: {missing}"
-    told["comparison"] = comparison(told["ours"], figure.reference, figure.better)
+    # A few updates on other data are neither better nor worse; a count is what it is.
+    told["comparison"] = comparison(
+        told["ours"], figure.reference, "" if quick and figure.better != "equal" else figure.better
+    )
     return told
 
 
@@ -164,9 +167,9 @@ def _answer(answer: Answer, find: Find) -> dict[str, Any]:
 
 
 def _for_text(value: Any) -> Any:
-    """A measured value for a sentence: the mean of several numbers, other lists with commas."""
+    """A measured value for a sentence: the mean of several numbers, of other lists the parts in quotes."""
     if isinstance(value, list) and value:
-        return mean(value) if all(isinstance(v, (int, float)) for v in value) else ", ".join(map(str, value))
+        return mean(value) if all(isinstance(v, (int, float)) for v in value) else ", ".join(f"'{v}'" for v in value)
     return value
 
 

@@ -64,7 +64,7 @@ row = "T5"
 what = "rows"
 reference = 4
 value = "rows: rows"
-better = "lower"
+better = "equal"
 
 [[figure]]
 row = "T5"
@@ -117,7 +117,7 @@ def when(out: Path, step: str) -> int:
 
 def test_a_lab_gives_a_table_results_and_a_page(ran: tuple[Path, Path, str]) -> None:
     _, out, printed = ran
-    assert re.search(r"T5 +rows +4 +3 +– +better", printed)
+    assert re.search(r"T5 +rows +4 +3 +– +worse", printed)
     results = json.loads((out / "results.json").read_text())
     assert [step["name"] for step in results["steps"]] == ["rows", "check"]
     assert results["steps"][0]["command"] == "headstart data table small-corpus --first 3 --out OUT/rows.csv"
@@ -154,7 +154,7 @@ def test_a_sheet_has_the_questions_and_no_answers(ran: tuple[Path, Path, str]) -
 
 def test_a_table_of_labs_is_markdown(ran: tuple[Path, Path, str]) -> None:
     told = run("table", ran[1]).stdout
-    assert "| T5 | rows | 4 | 3 |  | – | better | rows |  |" in told
+    assert "| T5 | rows | 4 | 3 |  | – | worse | rows |  |" in told
     assert "`headstart lab counting --quick`" in told
     assert "**Quick" in told
 
@@ -236,9 +236,10 @@ def test_a_path_that_leads_nowhere_is_told(path: str) -> None:
         pick({"a": {"b": 1}, "list": [{"x": 10}]}, path)
 
 
-def test_the_mean_over_seeds_comes_with_its_deviation(tmp_path: Path) -> None:
+@pytest.mark.parametrize("quick", [False, True])
+def test_the_mean_over_seeds_comes_with_its_deviation_and_is_compared_unless_quick(quick: bool, tmp_path: Path) -> None:
     (tmp_path / "steps" / "s").mkdir(parents=True)
-    (tmp_path / "lab.json").write_text('{"quick": false, "data_dir": ""}')
+    (tmp_path / "lab.json").write_text(json.dumps({"quick": quick, "data_dir": ""}))
     (tmp_path / "steps" / "s" / "step.json").write_text('{"words": [], "exit": 0, "seconds": 1.0}')
     (tmp_path / "steps" / "s" / "result.json").write_text('{"by_seed": [[0.1, 0.6], [0.3, 0.8]]}')
     settings: dict[str, Any] = {
@@ -251,7 +252,7 @@ def test_the_mean_over_seeds_comes_with_its_deviation(tmp_path: Path) -> None:
     figure = results["figures"][0]
     assert figure["ours"] == pytest.approx(0.7)
     assert figure["sd"] == pytest.approx(0.1414, abs=1e-4)
-    assert (figure["seeds"], figure["comparison"]) == (2, "worse")
+    assert (figure["seeds"], figure["comparison"]) == (2, "" if quick else "worse")
     assert [row[0] for row in results["tables"][0]["rows"]] == pytest.approx([0.2, 0.7])
 
 
