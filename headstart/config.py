@@ -27,7 +27,7 @@ from headstart.shapes import (
     is_theirs,
 )
 
-Objective = Literal["causal", "masked"]
+Objective = Literal["causal", "masked", "distill"]
 Unit = Literal["line", "sentence", "document"]
 Pool = Literal["last", "cls", "mean"]
 Long = Literal["truncate", "window"]
@@ -147,6 +147,7 @@ class PretrainConfig(Frozen):
     allow_pickle: bool = False  # open weights of a base that are pickled; only what holds nothing but tensors
     context: int = Field(0, ge=0)  # tokens that a base made elsewhere reads at once; 0: as many as it can
     objective: Objective = "causal"
+    teacher: str | None = None  # of the objective distill: a run, or a model made elsewhere
     start: Literal["random", "cooccurrence"] = "random"  # token vectors before the first update; the latter are counted
     mask_rate: float = Field(0.15, gt=0, lt=1)  # tokens hidden, when the objective is masked
     samples: tuple[str, ...] = ("",)  # prompts continued after each evaluation, when the objective is causal
@@ -158,7 +159,7 @@ class PretrainConfig(Frozen):
     @model_validator(mode="before")
     @classmethod
     def preset_follows_objective(cls, given: Any) -> Any:
-        if isinstance(given, Mapping) and given.get("objective") == "masked":
+        if isinstance(given, Mapping) and given.get("objective") in ("masked", "distill"):
             model = given.get("model", {})
             if not isinstance(model, Mapping) or is_theirs(model):
                 return given
@@ -188,10 +189,17 @@ class PretrainConfig(Frozen):
         return self
 
     @model_validator(mode="after")
+    def distilling_has_a_teacher(self) -> Self:
+        if (self.objective == "distill") != bool(self.teacher):
+            raise ValueError("objective distill needs a teacher, for instance minilm; the other objectives take none")
+        return self
+
+    @model_validator(mode="after")
     def objective_fits_the_model(self) -> Self:
         preset = getattr(self.model, "preset", None)
         unmasked = self.objective == "causal" and preset is not None and PRESETS[preset]["causal"]
-        if self.model.causal != (self.objective == "causal") and not unmasked:
+        fits = self.objective == "distill" or self.model.causal == (self.objective == "causal")
+        if not fits and not unmasked:
             sight = "causal (left to right)" if self.model.causal else "two-way"
             raise ValueError(
                 f"objective '{self.objective}' cannot train a {sight} model (preset {preset or 'none'}). "

@@ -71,6 +71,13 @@ Start = Annotated[
     str | None,
     Option(help="Token vectors before the first update: random, or counted (cooccurrence). [default: random]"),
 ]
+Teacher = Annotated[
+    str | None,
+    Option(
+        help="What the objective distill learns from: minilm, a folder, hf:NAME or a run. [default: none]",
+        autocompletion=runs,
+    ),
+]
 StrictLeakage = Annotated[
     bool, Option("--strict-leakage", help="Refuse test rows that also stand among the rows learned from.")
 ]

@@ -31,6 +31,7 @@ from headstart.cli.app import (
     Start,
     StrictLeakage,
     StripNul,
+    Teacher,
     TextColumn,
     Threads,
     Tokenizer,
@@ -55,10 +56,14 @@ def pretrain(
     base: BaseToGoOn = None,
     out: Out = "runs/pretrained",
     objective: Annotated[
-        str | None, Option(help="causal (left to right) or masked (two-way). [default: causal]")
+        str | None,
+        Option(help="causal (left to right), masked (two-way) or distill (from --teacher). [default: causal]"),
     ] = None,
+    teacher: Teacher = None,
     start: Start = None,
-    preset: Annotated[str | None, Option(help="gpt, bert or classic. [default: gpt; bert when masked]")] = None,
+    preset: Annotated[
+        str | None, Option(help="gpt, bert or classic. [default: gpt; bert when masked or distilled]")
+    ] = None,
     size: Size = None,
     context: Context = None,
     allow_pickle: Pickle = False,
@@ -94,12 +99,13 @@ def pretrain(
     from headstart.config import PretrainConfig
 
     settled = {"--objective": objective, "--preset": preset, "--size": size, "--tokenizer": tokenizer, "--vocab": vocab,
-               "--start": start}  # fmt: skip
+               "--start": start, "--teacher": teacher}  # fmt: skip
     given: dict[str, Any] = {
         "base": placed_base(base) if base else None,
         "allow_pickle": allow_pickle or None,
         "context": context if base else None,
         "objective": objective,
+        "teacher": placed_base(teacher) if teacher else None,
         "start": start,
         "samples": tuple(sample) if sample else None,
         "data.paths": tuple(map(placed, corpus)) if corpus else None,
@@ -132,6 +138,10 @@ def pretrain(
     show(
         f"{result['run']}: {result['steps']} steps, {result['tokens_per_second']:,.0f} tokens/s, {duration(result['seconds'])}"
     )
+    if config.teacher:
+        near = f"; mean cosine with its vectors of the validation text {valid['similarity']:.3f}" if valid else ""
+        show(f"distilled from {config.teacher}{near}")
+        return
     if valid:
         bits = f", {valid['bits_per_byte']:.3f} bits a byte" if valid["bits_per_byte"] else ""
         show(f"validation loss {valid['loss']:.4f} nats a token (perplexity {valid['perplexity']:.2f}{bits})")

@@ -10,6 +10,7 @@ from typing import Any
 # The flag that gives a setting. Messages name it, and a test holds what --help says of it against config.py.
 FLAGS = {
     "objective": "--objective",
+    "teacher": "--teacher",
     "start": "--start",
     "samples": "--sample",
     "base": "--base",

@@ -25,6 +25,7 @@ from headstart.cli.app import (
     Start,
     StrictLeakage,
     StripNul,
+    Teacher,
     TextColumn,
     Vocab,
     app,
@@ -85,7 +86,10 @@ def compare(
     corpus: Annotated[
         list[str] | None, Option(help="Text to pretrain a base on, as a step of the study; may be given several times.")
     ] = None,
-    objective: Annotated[str | None, Option(help="For --corpus: causal, masked, or both with a comma.")] = None,
+    objective: Annotated[
+        str | None, Option(help="For --corpus: causal, masked, distill, or several with a comma.")
+    ] = None,
+    teacher: Teacher = None,
     start: Start = None,
     size: Size = None,
     context: Context = None,
@@ -136,6 +140,7 @@ def compare(
         "objectives": _listed(objective),
         "pretrain.data.paths": tuple(map(placed, corpus)) if corpus else None,
         "pretrain.data.unit": unit,
+        "pretrain.teacher": placed_base(teacher) if teacher else None,
         "pretrain.start": start,
         "pretrain.model.size": size,
         "pretrain.model.context": context,

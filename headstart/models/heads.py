@@ -19,6 +19,7 @@ from headstart.shapes import ModelConfig
 from headstart.text.batch import IGNORE
 
 Pooling = Callable[[Tensor, Tensor], Tensor]
+SHARPNESS = 20.0  # of the choice among a teacher's vectors: cosines are small numbers
 
 
 def every_token(hidden: Tensor, mask: Tensor) -> Tensor:
@@ -113,6 +114,28 @@ class ClassHead(Head):
     def loss(self, hidden: Tensor, target: Tensor) -> tuple[Tensor, float]:
         logits = self.logits(hidden)
         return F.cross_entropy(logits, target, self.weights, reduction="sum"), float(self.weights[target].sum())
+
+
+class VectorHead(Head):
+    """The vector that a teacher has of the same text."""
+
+    def __init__(self, width: int, teacher_width: int) -> None:
+        super().__init__()
+        self.pool = mean_real
+        self.linear = nn.Linear(width, teacher_width)
+        nn.init.normal_(self.linear.weight, std=0.02)
+        nn.init.zeros_(self.linear.bias)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return F.normalize(self.linear(hidden), dim=1)
+
+    def loss(self, hidden: Tensor, target: Tensor) -> tuple[Tensor, float]:
+        """Each vector near the teacher's of the same text, and nearer to it than to those of the other texts."""
+        said = self.logits(hidden)
+        chosen = F.cross_entropy(
+            SHARPNESS * said @ target.T, torch.arange(len(said), device=said.device), reduction="sum"
+        )
+        return chosen + (1 - (said * target).sum(1)).sum(), float(len(said))
 
 
 class Model(nn.Module):

@@ -86,7 +86,9 @@ class StudyConfig(Frozen):
         return [arm for arm in self.arms if arm not in BASELINES]
 
     def pretraining(self, objective: Objective) -> PretrainConfig:
-        return parse(PretrainConfig, {**self.pretrain, "objective": objective}, "pretrain")
+        """Of one objective; a teacher is for those who distill."""
+        kept = {key: value for key, value in self.pretrain.items() if key != "teacher" or objective == "distill"}
+        return parse(PretrainConfig, {**kept, "objective": objective}, "pretrain")
 
     def finetuning(self, settings: Mapping[str, Any]) -> FinetuneConfig:
         own = {"data": self.data.model_dump(), "least_steps": self.least_steps, "train": {"tensorboard": False}}

@@ -62,7 +62,7 @@ class LanguageText:
         self.size = cfg.model.context + self.causal
         self.rows = tokenizer.encode(texts, cfg.data.boundaries)
         self.bytes = self._bytes_predicted(texts)
-        if not self.causal and tokenizer.mask is None:
+        if cfg.objective == "masked" and tokenizer.mask is None:
             raise ConfigError("This tokenizer has no mask token, so the objective 'masked' cannot use it.")
 
     def batches(self) -> Batches[Batch]:

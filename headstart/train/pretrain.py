@@ -11,9 +11,10 @@ import torch
 
 from headstart.config import PretrainConfig
 from headstart.models.decode import LanguageStep, Sampling, generate
-from headstart.models.heads import Model
+from headstart.models.heads import LanguageHead, Model, VectorHead
 from headstart.quantities import counted
 from headstart.shapes import HuggingFaceConfig, ModelConfig
+from headstart.tasks.distill import Distill, TaughtText, Teacher
 from headstart.tasks.language import Language, LanguageText
 from headstart.tasks.metrics import compressed
 from headstart.text.batch import Batch, Batches
@@ -48,9 +49,8 @@ class Pretraining:
     tokenizer: Tokenizer
     text: LanguageText
     valid: LanguageText
-    head: HeadSpec
     model: Model
-    task: Language
+    task: Language | Distill
     batches: Batches[Batch]
     fresh: tuple[str, ...] = ()  # tensors of the head that the base did not have
 
@@ -81,17 +81,31 @@ def prepare(cfg: PretrainConfig, tokenizer: Tokenizer | None = None, kept: Pretr
         tokenizer = source.tokenizer
     tokenizer = tokenizer or tokenizer_for(corpus.train, cfg.tokenizer)
     cfg = _resolved(cfg, tokenizer, source, kept)
-    text, valid = (LanguageText(texts, tokenizer, cfg) for texts in (corpus.train, corpus.valid))
+    teacher = _teacher(cfg) if cfg.objective == "distill" else None
+    parts = (corpus.train, corpus.valid)
+    text, valid = (
+        TaughtText(texts, tokenizer, cfg, teacher) if teacher else LanguageText(texts, tokenizer, cfg)
+        for texts in parts
+    )
     torch.manual_seed(cfg.train.seed)
-    head = HeadSpec("language")
-    model = build_model(cfg.model, head).to(cfg.train.device)
+    model = build_model(cfg.model, HeadSpec("language"))
+    if teacher:
+        model.head = VectorHead(cfg.model.width, teacher.width)
+    model = model.to(cfg.train.device)
     if cfg.start == "cooccurrence" and not source and not kept:
         _start_from_counts(model, text)
     if source:
         had = {n: t for n, t in weights(source.model).items() if n not in source.fresh}
         load_weights(model, {**weights(model), **had})
     fresh = source.fresh if source else ()
-    return Pretraining(cfg, corpus, tokenizer, text, valid, head, model, Language(None), text.batches(), fresh)
+    task = Distill() if teacher else Language(None)
+    return Pretraining(cfg, corpus, tokenizer, text, valid, model, task, text.batches(), fresh)
+
+
+def _teacher(cfg: PretrainConfig) -> Teacher:
+    assert cfg.teacher, "the settings see to it"
+    saved = open_base(cfg.teacher, cfg.allow_pickle)
+    return Teacher(saved.model, saved.tokenizer, cfg.train.device)
 
 
 def _start_from_counts(model: Model, text: LanguageText) -> None:
@@ -106,10 +120,11 @@ def _resolved(
 ) -> PretrainConfig:
     """`cfg` with what the data and the base decide."""
     shape: ModelConfig = cfg.model.model_copy(update={"vocab": tokenizer.size})
-    if kept or source:
-        shape = kept.model if kept else within(source.config, cfg.context) if source else shape
-        objective = kept.objective if kept else "causal" if shape.causal else "masked"
-        cfg = cfg.model_copy(update={"objective": objective})
+    if kept:
+        shape, cfg = kept.model, cfg.model_copy(update={"objective": kept.objective})
+    elif source:
+        shape = within(source.config, cfg.context)
+        cfg = cfg.model_copy(update={"objective": "causal" if shape.causal else "masked"})
     train = cfg.train.scheduled(cfg.train.steps, eval_every=cfg.train.steps // 10)
     return cfg.model_copy(update={"model": shape, "train": train})
 
@@ -140,7 +155,7 @@ def pretrain(cfg: PretrainConfig, out: str | Path, resume: bool = False, watch: 
             "run": str(run.path),
             "steps": progress.step,
             "best_step": progress.best_step,
-            "train": look_back(model, job.text, cfg.train.device),
+            "train": look_back(job),
             "valid": valid,
             "beside": _beside(run, job.corpus, valid) if valid and job.valid.bytes and not cfg.base else {},
             "fresh": list(job.fresh),
@@ -149,7 +164,10 @@ def pretrain(cfg: PretrainConfig, out: str | Path, resume: bool = False, watch: 
             "seconds": round(progress.seconds, 3),
             "tokens_per_second": round(progress.tokens / max(progress.seconds, 1e-9), 1),
         }
-        write_model(run.path / "model", Saved(model, job.tokenizer, cfg.model, job.head), _card(cfg, result))
+        if cfg.objective == "distill":  # the way to the teacher's vectors has done its work: what is kept is the base
+            model = Model(model.base, LanguageHead(cfg.model, model.base.embedding))
+        saved = Saved(model, job.tokenizer, cfg.model, HeadSpec("language"))
+        write_model(run.path / "model", saved, _card(cfg, result))
         return run.finish(result, cfg.train.keep_checkpoints)
 
 
@@ -165,14 +183,15 @@ def sample(model: Model, tokenizer: Tokenizer, prompt: str, cfg: PretrainConfig)
 def _measure_all(job: Pretraining) -> dict[str, Any]:
     """The scores of the kept weights on the whole of the validation text."""
     batches = (batch.to(job.cfg.train.device) for batch in job.valid.measured())
-    return Language(job.valid.bytes).evaluate(job.model, batches)
+    task = Language(job.valid.bytes) if isinstance(job.task, Language) else job.task
+    return task.evaluate(job.model, batches)
 
 
-def look_back(model: Model, text: LanguageText, device: str) -> dict[str, float]:
+def look_back(job: Pretraining) -> dict[str, float]:
     """Loss on the (beginning of the) training text with dropout off, beside the least that any model could have."""
-    batches = (batch.to(device) for batch in text.measured(LOOKED_BACK_AT))
-    scores: dict[str, float] = {"loss": Language(None).evaluate(model, batches)["loss"]}
-    entropy = text.entropy() if len(text.rows.ids) <= LOOKED_BACK_AT else None
+    batches = (batch.to(job.cfg.train.device) for batch in job.text.measured(LOOKED_BACK_AT))
+    scores: dict[str, float] = {"loss": job.task.evaluate(job.model, batches)["loss"]}
+    entropy = job.text.entropy() if len(job.text.rows.ids) <= LOOKED_BACK_AT else None
     return scores if entropy is None else {**scores, "entropy": entropy}
 
 
@@ -214,6 +233,8 @@ def _tell(watch: Watch, job: Pretraining) -> None:
         watch.note(f"Note: a vocabulary of {cfg.tokenizer.vocab:,} was asked for; the text feeds {vocab:,}.")
     if cfg.base:
         watch.note(f"Going on from {cfg.base}, {cfg.objective} as it allows.")
+    if cfg.teacher:
+        watch.note(f"Learning from what {cfg.teacher} says of pieces of the text.")
     if job.fresh:
         watch.note(f"Note: {cfg.base} has no language-model head, so it gets a new one: {', '.join(job.fresh)}.")
     skipped = passed_over(cfg.data.paths)
@@ -229,11 +250,14 @@ def _tell(watch: Watch, job: Pretraining) -> None:
 
 def _card(cfg: PretrainConfig, result: dict[str, Any]) -> str:
     valid = result["valid"]
-    score = f"validation loss {valid['loss']:.4f} nats a token" if valid else "no validation text was held out"
+    if valid and cfg.teacher:
+        score = f"its vectors of validation text and the teacher's have a cosine of {valid['similarity']:.3f}"
+    else:
+        score = f"validation loss {valid['loss']:.4f} nats a token" if valid else "no validation text was held out"
     model = cfg.model
     kind = f"A {model.model_type} model" if isinstance(model, HuggingFaceConfig) else f"Preset {model.preset}"
     return (
-        f"# A {cfg.objective} language model\n\n{kind}, {cfg.model.layers} layers, width "
+        f"# A {f'base distilled from {Path(cfg.teacher).name}' if cfg.teacher else f'{cfg.objective} language model'}\n\n{kind}, {cfg.model.layers} layers, width "
         f"{cfg.model.width}, {result['parameters']:,} parameters; trained by Headstart {f'from {Path(cfg.base).name} ' if cfg.base else ''}for {result['steps']} steps "
         f"({result['tokens']:,} tokens), seed {cfg.train.seed}: {score}.\n\n"
         f"Text: {', '.join(Path(p).name for p in cfg.data.paths)}. Its settings are in config.toml of the run.\n"

@@ -29,6 +29,8 @@ class LanguageModel:
         saved, config = read_model(run.path / "model"), run.config
         if not isinstance(config, PretrainConfig):
             raise ModelError(f"{path} holds a classifier, not a language model. Use headstart predict.")
+        if config.objective == "distill":
+            raise ModelError(f"{path} was distilled and predicts no tokens. It is a --base to fine-tune.")
         return cls(saved, config)
 
     def generate(self, prompt: str, tokens: int, how: Sampling, top: int) -> dict[str, Any]:
