@@ -27,7 +27,7 @@ from headstart.text.packs import cache_folder
 from headstart.train.disk import write_file
 from headstart.train.watch import Watch
 
-AT_ONCE = 16  # pictures
+AT_ONCE = 4  # pictures; more at once take fresh memory for each layer, which costs more than they save
 See = Callable[[Tensor], Tensor]  # (B, 3, S, S) -> (B, D)
 
 
