@@ -148,7 +148,7 @@ class PretrainConfig(Frozen):
     context: int = Field(0, ge=0)  # tokens that a base made elsewhere reads at once; 0: as many as it can
     objective: Objective = "causal"
     teacher: str | None = None  # of the objective distill: a run, or a model made elsewhere
-    start: Literal["random", "cooccurrence"] = "random"  # token vectors before the first update; the latter are counted
+    start: Literal["cooccurrence", "random"] = "cooccurrence"  # token vectors before the first update: counted, or not
     mask_rate: float = Field(0.15, gt=0, lt=1)  # tokens hidden, when the objective is masked
     samples: tuple[str, ...] = ("",)  # prompts continued after each evaluation, when the objective is causal
     data: CorpusConfig

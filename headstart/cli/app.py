@@ -69,7 +69,7 @@ LongestLine = Annotated[
 ]
 Start = Annotated[
     str | None,
-    Option(help="Token vectors before the first update: random, or counted (cooccurrence). [default: random]"),
+    Option(help="Token vectors before the first update: counted (cooccurrence), or random. [default: cooccurrence]"),
 ]
 Teacher = Annotated[
     str | None,

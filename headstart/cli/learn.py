@@ -73,6 +73,9 @@ def pretrain(
     tokenizer: Tokenizer = None,
     vocab: Vocab = None,
     steps: Annotated[int | None, Option(help="Optimizer updates. [default: 2000]")] = None,
+    minutes: Annotated[
+        float | None, Option(min=0, help="As many updates as fit into this time here, instead of --steps.")
+    ] = None,
     batch_size: Annotated[int | None, Option(help="Examples in one forward pass. [default: 32]")] = None,
     lr: Annotated[float | None, Option(help="Peak learning rate. [default: 0.001]")] = None,
     sample: Annotated[
@@ -125,6 +128,13 @@ def pretrain(
     )
     if config.base and not resume:
         _refuse(settled, base or config.base)
+    if minutes is not None and not resume:
+        from headstart.errors import UserError
+        from headstart.train.estimate import within_minutes
+
+        if steps is not None:
+            raise UserError("--minutes and --steps are two ways to say how long. Give one of them.")
+        config = within_minutes(config, minutes)
     if dry_run:
         show_estimate(config, resume, as_json)
         return

@@ -13,6 +13,7 @@ from typing import Any
 from torch import nn
 
 from headstart.config import FinetuneConfig, PretrainConfig, TrainConfig, TranslateConfig
+from headstart.errors import ConfigError
 from headstart.text.batch import Batches
 from headstart.train import finetune, pretrain, translate
 from headstart.train.checkpoint import KEPT, Progress, checkpoint_bytes, weight_bytes
@@ -63,6 +64,16 @@ def estimate(cfg: PretrainConfig | FinetuneConfig | TranslateConfig) -> dict[str
         **_memory(model),
         **_disk(job, evaluations),
     }
+
+
+def within_minutes(cfg: PretrainConfig, minutes: float) -> PretrainConfig:
+    """`cfg` with as many updates as fit into `minutes` on this machine, beside what comes before and between them."""
+    cost = estimate(cfg)
+    left = 60 * minutes - cost["preparing_seconds"] - cost["evaluations"] * cost["evaluation_seconds"]
+    steps = max(0, int(left / cost["update_seconds"]))
+    if not steps and cfg.start == "random":
+        raise ConfigError(f"--minutes {minutes:g}: preparing alone takes {cost['preparing_seconds']:.0f} s. Give more.")
+    return cfg.model_copy(update={"train": cfg.train.model_copy(update={"steps": steps})})
 
 
 def _prepared(cfg: PretrainConfig | FinetuneConfig | TranslateConfig) -> Job:

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 
 from headstart.cli import app
 from headstart.config import FinetuneConfig, PretrainConfig
+from headstart.errors import ConfigError
 from headstart.schema import parse
-from headstart.train.estimate import estimate
+from headstart.train.estimate import estimate, within_minutes
 from headstart.train.finetune import finetune
 from headstart.train.pretrain import pretrain
 
@@ -110,3 +111,22 @@ def test_the_verb_shows_it_and_writes_nothing(sentences: Path, tmp_path: Path, m
         assert f"\n{name} " in shown.stdout
     assert json.loads(as_json.stdout)["steps"] == 7
     assert [path.name for path in tmp_path.iterdir()] == [sentences.name]
+
+
+def test_minutes_become_updates_that_fit(language: PretrainConfig) -> None:
+    short, long = (within_minutes(language, minutes).train.steps for minutes in (1, 20))
+    assert 0 < 5 * short < long
+    assert long < 20 * 60 / 0.0002  # an update of even this model takes a fifth of a millisecond
+
+
+def test_no_minutes_are_enough_for_counting_alone(language: PretrainConfig) -> None:
+    assert within_minutes(language, 0).train.steps == 0
+    with pytest.raises(ConfigError, match="preparing alone takes"):
+        within_minutes(language.model_copy(update={"start": "random"}), 0)
+
+
+def test_minutes_and_steps_exclude_each_other(sentences: Path, tmp_path: Path) -> None:
+    words = ["pretrain", str(sentences), "--steps", "5", "--minutes", "1", "--out", str(tmp_path / "run")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    assert "Give one of them" in done.stderr

@@ -166,7 +166,8 @@ def test_token_vectors_can_be_counted_instead_of_drawn(tmp_path: Path) -> None:
 def test_a_random_start_has_to_learn_something(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("a b c d e f\n" * 30)
     done = CliRunner().invoke(
-        app, ["pretrain", str(tmp_path / "text.txt"), "--steps", "0", "--out", str(tmp_path / "run")]
+        app,
+        ["pretrain", str(tmp_path / "text.txt"), "--start", "random", "--steps", "0", "--out", str(tmp_path / "run")],
     )
     assert done.exit_code == 4
     assert "0 needs start = cooccurrence" in done.stderr
