@@ -65,9 +65,12 @@ def arms(cfg: TowersConfig) -> list[Arm]:
 
 
 def training(cfg: TowersConfig, arm: Arm, split: int) -> MatchConfig:
-    """The settings of one cell: arms of a split have the same pictures to learn from and to be tested on."""
+    """The settings of one cell: arms of a split have the same pictures to learn from and to be tested on.
+
+    Validation pictures are drawn with the number after that of the split, hence every other one.
+    """
     own = {"text": arm.text, "image": arm.image, "scope": arm.scope, "train": {"seed": split}}
-    settings = parse(MatchConfig, merge(cfg.settings, {**own, "data": {"pairs": cfg.data, "split_seed": split}}))
+    settings = parse(MatchConfig, merge(cfg.settings, {**own, "data": {"pairs": cfg.data, "split_seed": 2 * split}}))
     if not settings.data.test_fraction:
         raise ConfigError("data.test_fraction must be above 0: towers are compared on pictures that none has seen.")
     return settings
