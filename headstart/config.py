@@ -148,7 +148,8 @@ class PretrainConfig(Frozen):
     context: int = Field(0, ge=0)  # tokens that a base made elsewhere reads at once; 0: as many as it can
     objective: Objective = "causal"
     teacher: str | None = None  # of the objective distill: a run, or a model made elsewhere
-    start: Literal["cooccurrence", "random"] = "cooccurrence"  # token vectors before the first update: counted, or not
+    # Token vectors before the first update: counted, or random; auto: counted where the text is long enough.
+    start: Literal["auto", "cooccurrence", "random"] = "auto"
     mask_rate: float = Field(0.15, gt=0, lt=1)  # tokens hidden, when the objective is masked
     samples: tuple[str, ...] = ("",)  # prompts continued after each evaluation, when the objective is causal
     data: CorpusConfig
@@ -180,7 +181,7 @@ class PretrainConfig(Frozen):
 
     @model_validator(mode="after")
     def steps_and_rate_are_given(self) -> Self:
-        if not self.train.steps and self.start == "random":
+        if not self.train.steps and self.start != "cooccurrence":
             raise ValueError(
                 "train.steps must be 1 or more; 0 needs start = cooccurrence, which has learned something by then"
             )

@@ -69,7 +69,7 @@ LongestLine = Annotated[
 ]
 Start = Annotated[
     str | None,
-    Option(help="Token vectors before the first update: counted (cooccurrence), or random. [default: cooccurrence]"),
+    Option(help="Token vectors before the first update: cooccurrence (counted), random or auto. [default: auto]"),
 ]
 Teacher = Annotated[
     str | None,

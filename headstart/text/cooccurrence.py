@@ -21,7 +21,7 @@ LENGTH = 0.5  # power of the singular values: 0 makes all directions alike, 1 le
 
 
 def token_vectors(rows: TokenRows, vocab: int, width: int, seed: int = 0) -> NDArray[np.float32]:
-    """One vector for each of `vocab` tokens, (vocab, width); their mean square is 1."""
+    """One vector for each of `vocab` tokens, (vocab, width); their mean square is 1. Those without neighbours have none."""
     from sklearn.utils.extmath import randomized_svd  # sklearn takes a second to load
 
     counts = neighbours(rows, vocab).tocoo()
@@ -35,7 +35,7 @@ def token_vectors(rows: TokenRows, vocab: int, width: int, seed: int = 0) -> NDA
     left, values, _ = randomized_svd(ppmi, rank, n_iter=4, random_state=seed)
     vectors = np.zeros((vocab, width), np.float32)
     vectors[:, :rank] = left * values**LENGTH
-    return vectors / np.sqrt(np.mean(vectors**2))
+    return vectors / (np.sqrt(np.mean(vectors**2)) or 1)
 
 
 def neighbours(rows: TokenRows, vocab: int) -> csr_matrix:

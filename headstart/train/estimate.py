@@ -71,7 +71,7 @@ def within_minutes(cfg: PretrainConfig, minutes: float) -> PretrainConfig:
     cost = estimate(cfg)
     left = 60 * minutes - cost["preparing_seconds"] - cost["evaluations"] * cost["evaluation_seconds"]
     steps = max(0, int(left / cost["update_seconds"]))
-    if not steps and cfg.start == "random":
+    if not steps and cfg.start != "cooccurrence":
         raise ConfigError(f"--minutes {minutes:g}: preparing alone takes {cost['preparing_seconds']:.0f} s. Give more.")
     return cfg.model_copy(update={"train": cfg.train.model_copy(update={"steps": steps})})
 

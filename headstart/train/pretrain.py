@@ -37,6 +37,7 @@ GLANCED_AT = 0.01  # validation tokens at each evaluation, as a part of all that
 COUNTED_SIZE = (
     0.1  # of the numbers in a counted token vector; random ones have 0.02, as have the positions added to them
 )
+COUNTED_FROM = 100_000  # tokens; in less, words of opposite meaning have the same neighbours
 LEAST_GLANCED_AT = 20_000  # tokens; fewer would not tell two models apart
 
 
@@ -92,7 +93,7 @@ def prepare(cfg: PretrainConfig, tokenizer: Tokenizer | None = None, kept: Pretr
     if teacher:
         model.head = VectorHead(cfg.model.width, teacher.width)
     model = model.to(cfg.train.device)
-    if cfg.start == "cooccurrence" and not source and not kept:
+    if begins_counted(cfg, text) and not kept:
         _start_from_counts(model, text)
     if source:
         had = {n: t for n, t in weights(source.model).items() if n not in source.fresh}
@@ -108,11 +109,18 @@ def _teacher(cfg: PretrainConfig) -> Teacher:
     return Teacher(saved.model, saved.tokenizer, cfg.train.device)
 
 
+def begins_counted(cfg: PretrainConfig, text: LanguageText) -> bool:
+    """Whether the token vectors are counted before the first update."""
+    long_enough = len(text.rows.ids) >= COUNTED_FROM
+    return not cfg.base and (cfg.start == "cooccurrence" or (cfg.start == "auto" and long_enough))
+
+
 def _start_from_counts(model: Model, text: LanguageText) -> None:
     tokens = model.base.get_parameter("tokens.weight")
     vectors = token_vectors(text.rows, *tokens.shape)
+    seen = torch.from_numpy(vectors.any(1))
     with torch.no_grad():
-        tokens.copy_(COUNTED_SIZE * torch.from_numpy(vectors))
+        tokens[seen] = COUNTED_SIZE * torch.from_numpy(vectors)[seen].to(tokens)
 
 
 def _resolved(
@@ -218,6 +226,7 @@ def _facts(job: Pretraining) -> dict[str, Any]:
     parts = {"train": job.text.facts(), "valid": job.valid.facts()}
     return {
         "unit": job.cfg.data.unit,
+        "counted_vectors": begins_counted(job.cfg, job.text),
         "reading": job.corpus.reading.facts(),
         **{key: {name: facts[key] for name, facts in parts.items()} for key in ("rows", "tokens", "unknown")},
         "tokenizer_sha256": job.tokenizer.sha256,
@@ -233,6 +242,8 @@ def _tell(watch: Watch, job: Pretraining) -> None:
         watch.note(f"Note: a vocabulary of {cfg.tokenizer.vocab:,} was asked for; the text feeds {vocab:,}.")
     if cfg.base:
         watch.note(f"Going on from {cfg.base}, {cfg.objective} as it allows.")
+    if begins_counted(cfg, text):
+        watch.note("Token vectors begin as counted: which tokens stand near which.")
     if cfg.teacher:
         watch.note(f"Learning from what {cfg.teacher} says of pieces of the text.")
     if job.fresh:

@@ -163,11 +163,21 @@ def test_token_vectors_can_be_counted_instead_of_drawn(tmp_path: Path) -> None:
     assert invoke(*job, "--steps", 20, "--out", tmp_path / "run")["valid"]["loss"] < found["valid"]["loss"]
 
 
+def test_vectors_are_counted_where_the_text_is_long_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "text.txt").write_text("a b c d e f\n" * 30)
+    words = ["pretrain", tmp_path / "text.txt", "--tokenizer", "word", "--size", "nano", "--context", 8, "--steps", 1]
+    for least, start in ((10_000, "random"), (100, "cooccurrence")):
+        monkeypatch.setattr("headstart.train.pretrain.COUNTED_FROM", least)
+        invoke(*words, "--out", tmp_path / start, "--quiet")
+        assert Run.open(tmp_path / start).read_json("data.json")["counted_vectors"] == (start == "cooccurrence")
+    sizes = [read_model(tmp_path / s / "model").model.base.embedding.weight.std() for s in ("random", "cooccurrence")]
+    assert sizes[1] > 2 * sizes[0]
+
+
 def test_a_random_start_has_to_learn_something(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("a b c d e f\n" * 30)
     done = CliRunner().invoke(
-        app,
-        ["pretrain", str(tmp_path / "text.txt"), "--start", "random", "--steps", "0", "--out", str(tmp_path / "run")],
+        app, ["pretrain", str(tmp_path / "text.txt"), "--steps", "0", "--out", str(tmp_path / "run")]
     )
     assert done.exit_code == 4
     assert "0 needs start = cooccurrence" in done.stderr
