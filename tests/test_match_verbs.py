@@ -86,3 +86,13 @@ def test_match_train_evaluate_and_classify(pictures: Path, towers: dict[str, str
     lines = run("match", "classify", "run", pictures / "images", "--labels", "red, blue", "--quiet").splitlines()
     assert len(lines) == 48
     assert all(re.match(r"(red|blue)\t[01]\.\d\d\t\S+\.png$", line) for line in lines)
+
+
+@pytest.mark.parametrize("verb", ["train", "compare"])
+def test_pairs_that_are_not_there_are_told(verb: str, pictures: Path, tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text("file,caption\n")
+    done = CliRunner().invoke(app, ["match", verb, str(tmp_path / "pair.csv"), "--out", str(tmp_path / "out")])
+    assert (done.exit_code, "pair.csv: no such file. Did you mean 'pairs.csv'?" in done.stderr) == (3, True)
+    done = CliRunner().invoke(app, ["match", verb, str(pictures / "images"), "--out", str(tmp_path / "out")])
+    assert (done.exit_code, "this folder needs a pairs.csv" in done.stderr) == (3, True)
+    assert not (tmp_path / "out").exists()

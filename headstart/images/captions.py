@@ -61,13 +61,18 @@ class CaptionParts:
 
 def table_of(pairs: str | Path) -> Path:
     """The table that a path stands for: itself, or pairs.csv of a folder."""
-    return Path(pairs) / "pairs.csv" if os.path.isdir(pairs) else Path(pairs)
+    if not os.path.isdir(pairs):
+        check_file(Path(pairs))
+        return Path(pairs)
+    table = Path(pairs) / "pairs.csv"
+    if not table.is_file():
+        raise DataError(f"{pairs}: this folder needs a pairs.csv, with the columns file and caption.", "DATA_PATH")
+    return table
 
 
 def read_captions(cfg: CaptionsConfig) -> Captioned:
     """Every picture that the table names, with its captions."""
     path, reading = table_of(cfg.pairs), Reading(cfg)
-    check_file(path)
     if not is_table(path) and path.suffix.lower() != ".txt":  # captions.txt, as Flickr8k has it
         raise DataError(
             f"{path}: captions are read from a .csv, .tsv, .jsonl or .parquet file with the columns file and caption.",
