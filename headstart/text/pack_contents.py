@@ -206,6 +206,7 @@ NUMBERS = [
     "eighteen",
     "nineteen",
 ]
+TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 
 
 def _verbal_arithmetic(archives: list[ZipFile], folder: Path) -> None:
@@ -217,14 +218,24 @@ def _verbal_arithmetic(archives: list[ZipFile], folder: Path) -> None:
     _table(folder / "sums.csv", ("text", "label"), rows)
 
 
+def _compared(a: int, b: int) -> str:
+    return "less than" if a < b else "more than" if a > b else "as much as"
+
+
 def _number_text(archives: list[ZipFile], folder: Path) -> None:
-    """Which of two numbers is more, in words, and counting up and down: all that the sign of a sum depends on."""
+    """Which of two numbers is more, counting up and down, and what minus and plus mean: the sign of a sum is no more than this.
+
+    Minus and plus stand between tens only, so that no sum of the pack verbal-arithmetic is among the lines.
+    """
     lines = []
     for a, x in enumerate(NUMBERS):
         for b, y in enumerate(NUMBERS):
-            word = "less than" if a < b else "more than" if a > b else "as much as"
-            lines += [f"{x} is {word} {y}", f"{x} and {y} : {word}"]
+            lines += [f"{x} is {_compared(a, b)} {y}", f"{x} and {y} : {_compared(a, b)}"]
         lines += [" ".join(NUMBERS[a : a + 5]), " ".join(NUMBERS[max(0, a - 4) : a + 1][::-1])]
+    for a, x in enumerate(TENS):
+        for b, y in enumerate(TENS):
+            lines += [f"{x} is {_compared(a, b)} {y}", f"{x} minus {y} is {_compared(a, b)} zero"]
+            lines += [f"{x} plus {y} is more than zero"]
     (folder / "corpus.txt").write_text("\n".join(lines) + "\n", "utf-8")
 
 
@@ -340,10 +351,11 @@ PACKS = {
     ),
     "number-text": Pack(
         "text",
-        "'five is less than twelve': zero to nineteen compared and counted, in words, one a line; generated",
+        "'five is less than twelve': numbers compared and counted, in words, one a line; generated",
         "public domain",
         _number_text,
         "corpus.txt",
+        edition=2,
     ),
     "verbal-arithmetic": Pack(
         "labelled",

@@ -113,3 +113,13 @@ def test_every_public_pack_can_be_fetched(name):
     if PACKS[name].kind == "labelled":
         assert len(read_labelled(path, None, None)) > 2000
     assert pack_contents.PACKS[name] is PACKS[name]
+
+
+def test_number_text_has_every_word_of_the_sums_and_none_of_the_sums(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADSTART_CACHE", str(tmp_path))
+    sums = {row.text for row in read_labelled(get_pack("verbal-arithmetic"), None, None)}
+    lines = get_pack("number-text").read_text("utf-8").splitlines()
+    assert {word for text in sums for word in text.split()} <= {word for line in lines for word in line.split()}
+    assert not any(text in line for line in lines for text in sums)
