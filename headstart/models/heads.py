@@ -152,6 +152,10 @@ class Model(nn.Module):
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         return self.head.logits(self.features(ids, mask))
 
+    def loss(self, ids: Tensor, mask: Tensor, target: Tensor) -> tuple[Tensor, float]:
+        """The loss summed over what counts, and how much that is."""
+        return self.head.loss(self.features(ids, mask), target)
+
     def look(self, ids: Tensor, mask: Tensor) -> States:
         return self.base(ids, mask, look=True)
 

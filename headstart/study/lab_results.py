@@ -14,9 +14,9 @@ from statistics import mean, stdev
 from typing import Any
 
 from headstart.errors import ModelError
+from headstart.quantities import duration
 from headstart.study.lab import Answer, Figure, Lab, Place, Table
 from headstart.study.lab_run import read_step
-from headstart.study.report import duration
 from headstart.train.disk import write_file
 
 Find = Callable[[Place], Any]

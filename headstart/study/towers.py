@@ -22,6 +22,7 @@ from pydantic import Field
 from headstart.config import MatchConfig
 from headstart.errors import ConfigError
 from headstart.images.captions import table_of
+from headstart.quantities import counted, points, signed
 from headstart.schema import Frozen, merge, parse
 from headstart.study.cells import finished, keep_settings, run_missing, write_results
 from headstart.study.plots import plot_recalls
@@ -146,16 +147,17 @@ def _verdict(differences: Sequence[Mapping[str, Any]], table: Sequence[Mapping[s
         if found["interval"] is None:
             told.append(f"One split does not tell {found['a']} and {found['b']} apart.")
             continue
-        low, high = (100 * end for end in found["interval"])
-        points = f"{100 * found['difference']:+.1f} points of {found['score']} ({low:.1f} to {high:.1f})"
+        low, high = (points(100 * end) for end in found["interval"])
+        gained = f"{signed(100 * found['difference'])} points of {found['score']} ({low} to {high})"
         told.append(
-            f"{found['a']} is {'better' if found['difference'] > 0 else 'worse'} than {found['b']}: {points}."
+            f"{found['a']} is {'better' if found['difference'] > 0 else 'worse'} than {found['b']}: {gained}."
             if found["clear"]
-            else f"{found['a']} cannot be told apart from {found['b']}: {points}."
+            else f"{found['a']} cannot be told apart from {found['b']}: {gained}."
         )
     best = max(table, key=lambda row: float(row[LEADING]))
-    splits = f"{best['splits']} split{'s' if best['splits'] > 1 else ''}"
-    told.append(f"The best finds {100 * best[LEADING]:.1f} % ({LEADING}), mean over {splits}.")
+    told.append(
+        f"The best finds {100 * best[LEADING]:.1f} % ({LEADING}), mean over {counted(best['splits'], 'split')}."
+    )
     return " ".join(told)
 
 

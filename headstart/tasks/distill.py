@@ -42,7 +42,7 @@ class Distill:
     """A task: the student's vectors come to lie where the teacher's do."""
 
     def loss(self, model: Model, batch: Batch) -> tuple[Tensor, float]:
-        return model.head.loss(model.features(batch.ids, batch.mask), batch.target)
+        return model.loss(batch.ids, batch.mask, batch.target)
 
     @torch.no_grad()
     def evaluate(self, model: Model, batches: Iterable[Batch]) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Language:
         self.text_bytes = text_bytes
 
     def loss(self, model: Model, batch: Batch) -> tuple[Tensor, float]:
-        return model.head.loss(model.features(batch.ids, batch.mask), batch.target)
+        return model.loss(batch.ids, batch.mask, batch.target)
 
     @torch.no_grad()
     def evaluate(self, model: Model, batches: Iterable[Batch]) -> dict[str, Any]:
