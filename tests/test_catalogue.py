@@ -305,6 +305,14 @@ def _folder_among_texts(here: Path, runs: dict[str, Path]) -> None:
         (here / "made" / name).mkdir(parents=True)
 
 
+def _unequal_pairs(here: Path, runs: dict[str, Path]) -> None:
+    (here / "a.en").write_text("the dog\na cat\none egg\n")
+    (here / "a.fr").write_text("le chien\nun chat\n")
+    rows = [("the dog sees", "le chien voit"), ("a cat sleeps", "un chat dort"), ("one egg is here", "un oeuf est ici")]
+    (here / "good.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in rows))
+    (here / "swapped.tsv").write_text("".join(f"{b}\t{a}\n" for a, b in rows))
+
+
 def _bad_images(here: Path, runs: dict[str, Path]) -> None:
     """A bomb, a file cut short, an empty one and a drawing, each with a caption."""
     chunks = [b"IHDR" + struct.pack(">IIBBBBB", 50_000, 50_000, 8, 2, 0, 0, 0), b"IDAT", b"IEND"]
@@ -374,6 +382,7 @@ MAKERS = {
     "loop": _loop,
     "unreadable": _unreadable,
     "folder": _folder,
+    "files of two and three lines": _unequal_pairs,
     "bad images": _bad_images,
     "one bad image": _one_bad_image,
     "folder among texts": _folder_among_texts,

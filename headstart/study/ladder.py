@@ -26,6 +26,7 @@ from headstart.errors import DataError
 from headstart.schema import Frozen, merge, parse
 from headstart.study.cells import finished, keep_settings, run_missing, write_results
 from headstart.study.plots import curve, plot_ladder_curves, plot_ladder_heatmap
+from headstart.text.pairs import split_pairs
 from headstart.text.read import text_files
 from headstart.train.run import Run
 from headstart.train.watch import Watch
@@ -81,7 +82,9 @@ def climb(cfg: LadderConfig, out: str | Path, watch: Watch | None = None) -> dic
     from headstart.train.translate import translate
 
     watch, out = watch or Watch(), Path(out)
-    planned = [(cell.name, training(cfg, cell)) for cell in cells(cfg)]  # a wrong setting is told before any work
+    planned = [(cell.name, training(cfg, cell)) for cell in cells(cfg)]  # a wrong setting is told before any work,
+    for pairs in {settings.data for _, settings in planned}:  # and so are pairs that no cell could use
+        split_pairs(pairs)
     data = {Path(path).stem: text_files([path]) for path in cfg.data}
     keep_settings(out / "ladder.json", cfg.model_dump(mode="json")["settings"], data)
     return gather(cfg, out, run_missing(planned, translate, out, watch))

@@ -10,7 +10,7 @@ All translations of one source stand on the same side of a split, so nothing tha
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from headstart.text.tables import first_few, is_table, read_columns
 
 SOURCE_COLUMNS = ("source", "src", "input", "text", "en", "eng", "english", "word")
 TARGET_COLUMNS = ("target", "tgt", "output", "translation", "label")
+SWAPPED = 0.1  # how much better the wrong sides must fit before a file is taken for swapped
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,9 @@ def split_pairs(cfg: PairsConfig) -> Pairs:
         train, test = _by_source(train, cfg.test_fraction, cfg.split_seed)
     if not cfg.valid:
         train, valid = _by_source(train, cfg.valid_fraction, cfg.split_seed + 1)
+    for given, rows in ((cfg.valid, valid), (cfg.test, test)):
+        if given:
+            _refuse_swapped(given, rows, everything)
     if not train or not valid:
         raise DataError(
             f"{', '.join(cfg.pairs)}: {len(everything)} pairs are too few to learn from some and to hold some out.",
@@ -125,6 +129,25 @@ def references(pairs: Sequence[Pair]) -> dict[str, list[str]]:
 
 def _by_source(pairs: list[Pair], fraction: float, seed: int) -> tuple[list[Pair], list[Pair]]:
     return hash_split(pairs, [pair.source for pair in pairs], [""] * len(pairs), fraction, seed)
+
+
+def _refuse_swapped(given: Sequence[str], rows: Sequence[Pair], train: Sequence[Pair]) -> None:
+    """Sources that look like the targets of the training pairs, and targets that look like their sources."""
+    asked, learned = ([_triples(p.source for p in part), _triples(p.target for p in part)] for part in (rows, train))
+    straight, crossed = (
+        [len(a & b) / max(1, len(a)) for a, b in zip(asked, sides, strict=True)] for sides in (learned, learned[::-1])
+    )
+    if sum(crossed) > sum(straight) + 2 * SWAPPED:
+        raise DataError(
+            f"{', '.join(given)}: source and target seem swapped: {crossed[0]:.0%} of what its sources are spelled with "
+            f"stands in the targets of the training pairs, {straight[0]:.0%} in their sources.",
+            "DATA_SWAPPED",
+        )
+
+
+def _triples(texts: Iterable[str]) -> set[str]:
+    """Every three letters that follow each other, the edges of the text among them."""
+    return {padded[i : i + 3] for text in texts for padded in [f" {text} "] for i in range(len(padded) - 2)}
 
 
 def _parallel(source: Path, target: Path, reading: Reading) -> list[tuple[str, str]]:

@@ -54,12 +54,19 @@ def test_what_is_finished_is_kept_and_a_failed_cell_is_told(data: list[str], tmp
     out = tmp_path / "study"
     climb(settings(data[:1]), out)
     before = (out / "cells" / "small-gru-8-seed0" / "result.json").stat().st_mtime_ns
-    (tmp_path / "large.tsv").write_text("no pair\there\nand none here\n", "utf-8")
+    (tmp_path / "large.tsv").write_text("".join(f"{i}{3000 * 'x'}\ty\n" for i in range(30)), "utf-8")
     results = climb(settings(data), out)
     assert (out / "cells" / "small-gru-8-seed0" / "result.json").stat().st_mtime_ns == before
     assert sorted(results["failed"]) == ["large-gru-8-seed0", "large-gru-8-seed1"]
-    assert "line 2: not a pair" in results["failed"]["large-gru-8-seed0"]
+    assert "No pair fits into the context" in results["failed"]["large-gru-8-seed0"]
     assert [row["data"] for row in results["table"]] == ["small"]
+
+
+def test_pairs_that_no_cell_could_use_are_told_before_anything_is_written(data: list[str], tmp_path: Path) -> None:
+    (tmp_path / "large.tsv").write_text("no pair\there\nand none here\n", "utf-8")
+    with pytest.raises(DataError, match="line 2: not a pair"):
+        climb(settings(data), tmp_path / "study")
+    assert not (tmp_path / "study").exists()
 
 
 def test_a_stopped_grid_says_what_goes_on_with_it(data: list[str], tmp_path: Path) -> None:

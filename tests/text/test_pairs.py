@@ -93,3 +93,25 @@ def test_too_few_pairs_are_told(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("dog\togday\n", "utf-8")
     with pytest.raises(DataError, match="1 pairs are too few"):
         split_pairs(parse(PairsConfig, {"pairs": [str(tmp_path / "a.tsv")]}))
+
+
+def test_held_out_pairs_that_are_swapped_are_refused(tmp_path: Path) -> None:
+    words = [f"{a}{b}{c}" for a in "bcdfg" for b in ("an", "en", "ost") for c in ("t", "d", "ks")]
+    straight = [f"{word}\t{word[1:]}{word[0]}ay" for word in words]
+    swapped = ["\t".join(reversed(line.split("\t"))) for line in straight[30:]]
+    for name, rows in (("a", straight[:30]), ("right", straight[30:]), ("wrong", swapped)):
+        (tmp_path / f"{name}.tsv").write_text("\n".join(rows), "utf-8")
+    settings = {"pairs": [str(tmp_path / "a.tsv")], "test_fraction": 0}
+    right = split_pairs(parse(PairsConfig, {**settings, "valid": [str(tmp_path / "right.tsv")]}))
+    assert len(right.valid) == 15
+    for part in ("valid", "test"):
+        with pytest.raises(DataError, match=r"wrong\.tsv: source and target seem swapped: \d+% of .*, \d+% in"):
+            split_pairs(parse(PairsConfig, {**settings, part: [str(tmp_path / "wrong.tsv")]}))
+
+
+def test_two_sides_in_one_language_are_never_taken_for_swapped(tmp_path: Path) -> None:
+    words = [f"{a}{b}{c}" for a in "bcdfg" for b in ("an", "en", "ost") for c in ("t", "d", "ks")]
+    for name, rows in (("a", words[:30]), ("b", words[30:])):
+        (tmp_path / f"{name}.tsv").write_text("\n".join(f"{w}\t{v}" for w, v in zip(rows, rows[::-1], strict=True)))
+    settings = {"pairs": [str(tmp_path / "a.tsv")], "valid": [str(tmp_path / "b.tsv")], "test_fraction": 0}
+    assert len(split_pairs(parse(PairsConfig, settings)).valid) == 15
