@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from headstart.cli import terminal
+
 HEADSTART = [sys.executable, "-m", "headstart"]
 PLAIN_C = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}  # without Python's own remedies
 COLOUR = re.compile(rb"\x1b\[[0-9;]*3[0-9][0-9;]*m")
@@ -100,3 +102,16 @@ def _read(terminal: int) -> bytes:
         return os.read(terminal, 4096)
     except OSError:  # how a terminal says that nobody has it open any more
         return b""
+
+
+def test_a_log_is_told_how_long_it_will_take(monkeypatch, capsys):
+    monkeypatch.setattr(terminal, "TOLD_EVERY", -1.0)
+    bar = terminal.Bar(quiet=False)
+    with bar.bar("images", 8):
+        bar.began -= 30.0  # so long ago
+        bar.reach(2, "looked at")
+        bar.reach(2, "cell", left=7500)
+        bar.advance(6, loss=1.0, tokens_per_second=100.0)
+    told = capsys.readouterr().err.splitlines()
+    assert told[:2] == ["2 of 8: looked at, about 1 min 30 s left", "2 of 8: cell, about 2 h 5 min left"]
+    assert told[2] == "step 6 of 8: loss 1.000, 100 tokens/s, about 10 s left"

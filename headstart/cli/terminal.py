@@ -140,21 +140,26 @@ class Bar(Watch):
         self.progress.start()
 
     def advance(self, done: int, loss: float, tokens_per_second: float) -> None:
+        rate = f"{tokens_per_second:,.0f} tokens/s"
         if self.progress is not None:
-            self.progress.update(self.task, completed=done, state=f"loss {loss:.3f}  {tokens_per_second:,.0f} tokens/s")
-        elif time.monotonic() - self.told > TOLD_EVERY:  # a log or a notebook gets a line now and then
+            self.progress.update(self.task, completed=done, state=f"loss {loss:.3f}  {rate}")
+        else:
+            self._tell(done, f"step {done} of {self.total}: loss {loss:.3f}, {rate}")
+
+    def reach(self, done: int, state: str, left: float | None = None) -> None:
+        if self.progress is not None:
+            known = "" if left is None else f", about {duration(left)} left"
+            self.progress.update(self.task, completed=done, state=shown(state) + known)
+        else:
+            self._tell(done, f"{done} of {self.total}: {state}", left)
+
+    def _tell(self, done: int, text: str, left: float | None = None) -> None:
+        """A log or a notebook gets a line now and then."""
+        if time.monotonic() - self.told > TOLD_EVERY:
             self.told = time.monotonic()
             share = (done - self.first) / max(1, self.total - self.first)
-            left = (self.told - self.began) * (1 - share) / max(share, 1e-9)
-            rate = f"{tokens_per_second:,.0f} tokens/s"
-            self.note(f"step {done} of {self.total}: loss {loss:.3f}, {rate}, about {duration(left)} left")
-
-    def reach(self, done: int, state: str) -> None:
-        if self.progress is not None:
-            self.progress.update(self.task, completed=done, state=shown(state))
-        elif time.monotonic() - self.told > TOLD_EVERY:
-            self.told = time.monotonic()
-            self.note(f"{done} of {self.total}: {state}")
+            by_share = (self.told - self.began) * (1 - share) / max(share, 1e-9)
+            self.note(f"{text}, about {duration(by_share if left is None else left)} left")
 
     def note(self, text: str) -> None:
         self.console.print(shown(text), soft_wrap=True)

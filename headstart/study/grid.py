@@ -32,7 +32,6 @@ from typing import Any
 
 from headstart.config import LabelledConfig, MatchConfig
 from headstart.errors import ConfigError, DataError, ModelError, Stopped, UserError
-from headstart.quantities import duration
 from headstart.schema import differences, parse, read_toml, to_toml
 from headstart.shapes import HuggingFaceConfig
 from headstart.study.baselines import BASELINES
@@ -226,7 +225,7 @@ class _Grid:
                 if outcome.exit:
                     self.failures.append(outcome)
                     self.watch.note(f"{outcome.cell} failed (exit code {outcome.exit}): {outcome.message}")
-                self.watch.reach(done, f"{outcome.cell}, about {duration(to_come)} left")
+                self.watch.reach(done, outcome.cell, to_come)
 
     def _weight(self, cell: Cell) -> float:
         """About how long a cell takes, next to others: its updates, where the base takes part in them."""

@@ -20,8 +20,8 @@ class Watch:
 
     def advance(self, done: int, loss: float, tokens_per_second: float) -> None: ...
 
-    def reach(self, done: int, state: str) -> None:
-        """Progress of something that is no training."""
+    def reach(self, done: int, state: str, left: float | None = None) -> None:
+        """Progress of something that is no training; `left` are seconds, where they do not follow from what is done."""
 
     def note(self, text: str) -> None: ...
 
