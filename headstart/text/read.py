@@ -18,7 +18,7 @@ from headstart.text.files import PLAIN, STRETCH, Reading, check_file, is_blank, 
 from headstart.text.tables import TABLES, first_few, is_table, read_columns
 from headstart.text.visible import is_whole
 
-TEXT_COLUMNS = ("text", "sentence", "content", "review", "input", "document")
+TEXT_COLUMNS = ("text", "sentence", "content", "review", "input", "document", "caption")
 LABEL_COLUMNS = ("label", "class", "category", "target", "sentiment")
 READABLE = (".txt", *TABLES)
 
