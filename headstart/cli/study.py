@@ -54,14 +54,16 @@ def runs(
     if as_json:
         show_json(records)
         return
-    names = ("valid_loss", "valid_accuracy", "test_accuracy")
+    names = {"valid_loss": "validation loss", "valid_accuracy": "accuracy", "test_accuracy": "test accuracy"}
+    if any(r.get("valid_recall@5") is not None for r in records):
+        names |= {"valid_recall@5": "recall@5", "test_recall@5": "test recall@5"}
     rows = [
         [r["run"], r["job"] or "?", r["state"], *("" if r.get(n) is None else f"{r[n]:.4f}" for n in names),
          "" if r["seconds"] is None else duration(r["seconds"])]
         for r in records
     ]  # fmt: skip
-    header = ["run", "job", "state", "validation loss", "accuracy", "test accuracy", "time"]
-    show_table(header, rows, right=(3, 4, 5, 6))
+    header = ["run", "job", "state", *names.values(), "time"]
+    show_table(header, rows, right=range(3, len(header)))
     for record in records:
         if record.get("verdict"):
             show(f"\n{record['run']}: {record['verdict']}")

@@ -5,6 +5,7 @@
       env.json           versions, command, device, threads, seed, settings as asked, format of this directory;
                          `not_bit_identical`: what changed of these in a resume
       data.json          file hashes, split sizes, overlaps, label counts, truncation
+      split.json         matching: the images of each part
       receipt.json       fine-tuning: which tensors were copied, and what moved
       log.jsonl          one record a line: `split` is train, valid, sample, spike or nonfinite; the clock is under `wall`
       tensorboard/       the same as TensorBoard events
@@ -110,6 +111,8 @@ class Run:
             "valid_loss": valid.get("loss"),
             "valid_accuracy": valid.get("accuracy"),
             "test_accuracy": test.get("accuracy"),
+            "valid_recall@5": _recall(valid),
+            "test_recall@5": _recall(test),
             "seconds": result.get("seconds"),
         }
 
@@ -345,6 +348,11 @@ def runs_in(folder: str | Path) -> list[Run]:
 def _asked(config: AnyConfig, threads: int) -> dict[str, Any]:
     facts = {"device": config.train.device, "threads": threads, "seed": config.train.seed}
     return {**facts, "asked": config.model_dump(mode="json")}
+
+
+def _recall(scores: dict[str, Any]) -> float | None:
+    """How often a matcher found the image of a caption."""
+    return scores["text_to_image"]["recall@5"]["value"] if "text_to_image" in scores else None
 
 
 def holds_something(folder: Path) -> bool:
