@@ -22,6 +22,7 @@ from headstart.cli.app import (
     reading_settings,
 )
 from headstart.cli.terminal import guarded, show, show_json, show_notes
+from headstart.cli.usage import ends
 
 
 @app.command()
@@ -58,9 +59,11 @@ def inspect(
     layer: Annotated[int, Option(min=0, help="Layer whose attention is shown first; 0 = the last.")] = 0,
     head: Annotated[str, Option(help="Head whose attention is shown first: mean, rollout or 1, 2, ...")] = "mean",
     label: Annotated[str | None, Option(help="Label for which each token is asked; else the most probable.")] = None,
-    html: Annotated[Path | None, Option(help="Write an interactive page to this file.")] = None,
-    png: Annotated[Path | None, Option(help="Draw to this file.")] = None,
-    svg: Annotated[Path | None, Option(help="Draw to this file.")] = None,
+    html: Annotated[
+        Path | None, Option(help="Write an interactive page to this file.", callback=ends(".html", ".htm"))
+    ] = None,
+    png: Annotated[Path | None, Option(help="Draw to this file.", callback=ends(".png"))] = None,
+    svg: Annotated[Path | None, Option(help="Draw to this file.", callback=ends(".svg"))] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

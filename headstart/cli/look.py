@@ -26,6 +26,7 @@ from headstart.cli.app import (
 )
 from headstart.cli.settings import nested_settings
 from headstart.cli.terminal import accuracy_line, guarded, share, show, show_json, show_notes, show_table
+from headstart.cli.usage import ends
 from headstart.show.table import label
 
 if TYPE_CHECKING:
@@ -218,9 +219,11 @@ def params(
     context: Context = None,
     settings: Set = None,
     tree: Annotated[bool, Option("--tree", help="As a tree, each module with the sum of what is inside.")] = False,
-    html: Annotated[Path | None, Option(help="Write a page with the treemap to this file.")] = None,
-    png: Annotated[Path | None, Option(help="Draw the treemap to this file.")] = None,
-    svg: Annotated[Path | None, Option(help="Draw the treemap to this file.")] = None,
+    html: Annotated[
+        Path | None, Option(help="Write a page with the treemap to this file.", callback=ends(".html", ".htm"))
+    ] = None,
+    png: Annotated[Path | None, Option(help="Draw the treemap to this file.", callback=ends(".png"))] = None,
+    svg: Annotated[Path | None, Option(help="Draw the treemap to this file.", callback=ends(".svg"))] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -48,6 +49,17 @@ class Verbs(TyperGroup):
             if param.default is None and getattr(param, "is_flag", False):
                 param.default = False  # typer sends None through pydantic, which doubles the time of --help
         return params
+
+
+def ends(*suffixes: str) -> Callable[[Path | None], Path | None]:
+    """The callback of an option whose file must be called so: its content is of that kind, whatever its name."""
+
+    def check(file: Path | None) -> Path | None:
+        if file is not None and file.suffix.lower() not in suffixes:
+            raise typer.BadParameter(f"'{file}' does not end with {' or '.join(suffixes)}")
+        return file
+
+    return check
 
 
 def _sentence(error: typer.TyperException) -> str:
