@@ -32,10 +32,10 @@ def test_search_prints_and_draws_what_it_finds(pictures: Path, matcher: Path, tm
     assert [(f["caption"], f["rank"]) for f in found] == [
         (c, r) for c in ("red over ocean", "green") for r in (1, 2, 3)
     ]
-    assert found[0].keys() == {"caption", "file", "score", "rank"}
+    assert found[0].keys() == {"caption", "file", "score", "rank", "own_caption"}
     assert found[0]["file"].startswith("images/red-blue")
     told = run(*words, "--png", tmp_path / "a.png", "--html", tmp_path / "a.html")
-    assert f"   1  {found[0]['score']:.4f}  {found[0]['file']}" in told
+    assert re.match(rf"red over ocean\nrank .*\n---.*\n   1  {found[0]['score']:.4f}  {found[0]['file']}", told)
     assert "contact sheet: " in told
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "a.html").read_text("utf-8").count("<figure") == 6
@@ -46,9 +46,49 @@ def test_search_for_a_target_tells_ranks_and_words(pictures: Path, matcher: Path
     found = json.loads(run(*words, "--json", "--html", tmp_path / "a.html"))
     assert found["target"] == "images/red-blue-0.png"
     assert [w["word"] for w in found["captions"][1]["words"]] == ["red", "over", "ocean"]
+    assert [each["rank"] for each in found["captions"][1]["found"]] == list(range(1, 11))
     assert found["captions"][1]["rank"] <= 3 < found["captions"][0]["rank"]
     assert 'class="hs-said"' in (tmp_path / "a.html").read_text("utf-8")
-    assert re.search(r"^\+ ocean +[+-]0\.\d{4} +\d+$", run(*words), flags=re.MULTILINE)
+    told = run(*words, "--top", 1)
+    assert re.search(r"^\+ ocean +[+-]0\.\d{4} +\d+$", told, flags=re.MULTILINE)
+    assert re.search(r"^ +\d+ +-?0\.\d{4}  images/red-blue-0.png \(wanted\)", told, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("images", "words", "says"),
+    [
+        ("nowhere", ["red"], r"nowhere: no such f"),
+        ("pictures", ["red", " "], "is blank"),
+        ("pictures", ["red", "--target", "none.png"], "no such image in"),
+    ],
+)
+def test_what_cannot_be_searched_is_told_before_a_model_is_made(
+    images: str, words: list[str], says: str, pictures: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(pictures, tmp_path / "pictures")
+    done = CliRunner().invoke(app, ["search", images, *words])
+    assert done.exit_code == 3, done.stderr
+    assert re.match(rf"error\[\w+\]: .*{says}", done.stderr)  # and no line before it
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--png", "a.jpg"], "--png.*'a.jpg' does not end with .png"),
+        (["--html", "a.png"], "--html.*'a.png' does not end with .html or .htm"),
+        (["--png", "a.png", "--top", "300"], "draws at most 200 images"),
+    ],
+)
+def test_a_sheet_that_cannot_be_written_is_refused_first(words: list[str], says: str) -> None:
+    done = CliRunner().invoke(app, ["search", "nowhere", "red", *words])
+    assert done.exit_code == 2
+    assert re.search(says, done.stderr)
+
+
+def test_a_model_that_does_not_match_is_told_from_a_run_that_is_missing(pictures: Path) -> None:
+    done = CliRunner().invoke(app, ["search", str(pictures), "red", "--model", "minilm"])
+    assert done.exit_code == 5
+    assert "minilm does not match captions and images" in done.stderr
 
 
 def test_bad_images_are_told_and_the_rest_is_searched(pictures: Path, matcher: Path, tmp_path: Path) -> None:
@@ -82,10 +122,22 @@ def test_match_train_evaluate_and_classify(pictures: Path, towers: dict[str, str
     low, high = scores["text_to_image"]["recall@5"]["interval"]
     assert low <= scores["text_to_image"]["recall@5"]["value"] <= high
     assert scores["text_to_image"]["recall@5"]["value"] > 3 * scores["chance"]["text_to_image"]["recall@5"]
-    assert "96 captions, 48 images" in run(*words)
+    told = run(*words)
+    assert "96 captions, 48 images" in told
+    parts = json.loads(Path("run/data.json").read_text())["images"]
+    assert scores["trained_on"] == {"train": parts["train"], "valid": parts["valid"]}
+    note = f"! {parts['train']} of these 48 images were trained on, and {parts['valid']} more chose the best step"
+    assert f"\n{note}" in told
+    shutil.copytree(pictures, tmp_path / "others")
+    assert "trained on" not in run("match", "evaluate", "run", tmp_path / "others", "--quiet")
     lines = run("match", "classify", "run", pictures / "images", "--labels", "red, blue", "--quiet").splitlines()
     assert len(lines) == 48
     assert all(re.match(r"(red|blue)\t[01]\.\d\d\t\S+\.png$", line) for line in lines)
+    told = run("match", "classify", "run", pictures, "--labels", "images,red", "--quiet").splitlines()
+    assert told[-1].startswith(note)
+    listed = run("runs", ".")
+    assert re.search(r"recall@5 +test recall@5", listed)
+    assert re.search(r"^run +match +finished +[\d.]+ +[\d.]+ +[\d.]+ +[\d.]+ s$", listed, flags=re.MULTILINE)
 
 
 @pytest.mark.parametrize("verb", ["train", "compare"])
@@ -96,3 +148,16 @@ def test_pairs_that_are_not_there_are_told(verb: str, pictures: Path, tmp_path: 
     done = CliRunner().invoke(app, ["match", verb, str(pictures / "images"), "--out", str(tmp_path / "out")])
     assert (done.exit_code, "this folder needs a pairs.csv" in done.stderr) == (3, True)
     assert not (tmp_path / "out").exists()
+
+
+def test_recall_that_guessing_reaches_is_left_out(pictures: Path, matcher: Path, tmp_path: Path) -> None:
+    rows = (pictures / "pairs.csv").read_text().splitlines()
+    (tmp_path / "few.csv").write_text("\n".join([rows[0], rows[1], rows[7], rows[13]]))
+    told = run("match", "evaluate", matcher, tmp_path / "few.csv", "--images", pictures / "images", "--quiet")
+    assert told.startswith("3 captions, 3 images ")
+    assert re.findall(r"(recall@\d+) +[\d.]+ +[\d.]+ to", told) == ["recall@1", "recall@1"]
+    assert "\n3 images are too few to judge by: recall@5 and recall@10 would be 1 by guessing.\n" in told
+
+
+def test_a_table_of_captions_can_be_checked(pictures: Path) -> None:
+    assert json.loads(run("data", "check", pictures, "--json"))["splits"].popitem()[1]["rows"] == 96

@@ -32,8 +32,11 @@ from headstart.cli.app import (
 from headstart.cli.complete import runs
 from headstart.cli.settings import nested_settings, placed
 from headstart.cli.terminal import Bar, guarded, show, show_json, show_notes, show_table
-from headstart.cli.usage import Verbs
-from headstart.quantities import duration
+from headstart.cli.usage import Verbs, ends
+from headstart.errors import UserError
+from headstart.quantities import counted, duration
+
+MOST_DRAWN = 200  # images on one sheet; it is drawn in seconds, and no side is longer than a PNG may be
 
 match = typer.Typer(cls=Verbs, help="Captions and pictures: train, score and classify.", rich_markup_mode=None)
 app.add_typer(match, name="match")
@@ -60,17 +63,20 @@ def search(
     model: Annotated[
         str | None,
         Option(
-            help="A run of match train, a folder with a CLIP model, hf:NAME. [default: the newest such run in runs/, or "
-            "one trained on emoji]",
+            help="A run of match train, a folder with a CLIP model, hf:NAME. [default: the newest such run in runs/; "
+            "where there is none, and for the pack emoji, one trained on emoji]",
             autocompletion=runs,
         ),
     ] = None,
     top: Annotated[int, Option(min=1, help="Images to show for each caption.")] = 10,
     target: Annotated[
-        str | None, Option(help="The wanted image: tells its rank for each caption, and what each word did.")
+        str | None,
+        Option(help="The wanted image, by file or caption: tells its rank for each caption, and what each word did."),
     ] = None,
-    png: Annotated[Path | None, Option(help="Draw a contact sheet to this file.")] = None,
-    html: Annotated[Path | None, Option(help="Write a contact sheet as one page to this file.")] = None,
+    png: Annotated[Path | None, Option(help="Draw a contact sheet to this file.", callback=ends(".png"))] = None,
+    html: Annotated[
+        Path | None, Option(help="Write a contact sheet as one page to this file.", callback=ends(".html", ".htm"))
+    ] = None,
     strict: Strict = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -78,15 +84,20 @@ def search(
 ) -> None:
     """Find the IMAGES that fit each CAPTION best."""
     from headstart.images.read import bad_notes
-    from headstart.use.search import ImageSearch, usual_model
+    from headstart.use.search import ImageFolder, ImageSearch, check_captions, usual_model
 
+    if png and len(captions) * top > MOST_DRAWN:
+        raise UserError(f"--png draws at most {MOST_DRAWN} images: give a smaller --top, or write a page with --html.")
     bar = Bar(quiet)
-    name = model or usual_model(bar)
-    folder = ImageSearch.open(images, name, strict, bar)
+    check_captions(captions)
+    folder = ImageFolder.open(images, bar)
+    wanted = folder.file(target) if target else ""
+    name = model or usual_model(folder.path, bar)
+    found = ImageSearch.within(folder, name, strict, bar)
     if not quiet:
-        show_notes(bad_notes(folder.bad))
-    edits = folder.edits(target, captions) if target else None
-    sheets = folder.find(captions, top, bool(png or html), edits.target if edits else "")
+        show_notes(bad_notes(found.bad))
+    edits = found.edits(wanted, captions) if wanted else None
+    sheets = found.find(captions, top, bool(png or html), wanted)
     if png or html:
         from headstart.show.inspection import Inspection
         from headstart.show.page import page
@@ -101,14 +112,14 @@ def search(
             first = [Inspection(name, edits.summary, (edits,))] if edits else []
             write_file(html, page([*first, *seen]).encode())
     if as_json and edits:
-        show_json(edits.data())
+        told = edits.data()
+        for record, sheet in zip(told["captions"], sheets, strict=True):
+            record["found"] = sheet.data()["found"]
+        show_json(told)
     elif as_json:
-        show_json([{"caption": s.caption, **found.data()} for s in sheets for found in s.found])
-    elif edits:
-        show(str(edits))
+        show_json([{"caption": s.caption, **each.data()} for s in sheets for each in s.found])
     else:
-        show("\n\n".join(f"{sheet.caption}\n{sheet}" if len(sheets) > 1 else str(sheet) for sheet in sheets))
-    if not as_json:
+        show("\n\n".join(map(str, [*([edits] if edits else []), *sheets])))
         for file in filter(None, (png, html)):
             show(f"contact sheet: {file}")
 
@@ -306,6 +317,7 @@ def evaluate(
         show_json(scores)
     else:
         _show_recalls("", scores)
+        _show_trained_on(scores["trained_on"], scores["images"])
 
 
 @match.command("classify")
@@ -323,7 +335,7 @@ def classify(
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Label IMAGES with the matcher in RUN, which has seen none of these labels, by the names of the labels alone."""
+    """Label IMAGES with the matcher in RUN, by the names of the labels alone."""
     from headstart.cli.terminal import accuracy_line
     from headstart.images.read import bad_notes
     from headstart.use.match import TEMPLATES
@@ -340,20 +352,32 @@ def classify(
         show(f"{each['label']}\t{each['probabilities'][each['label']]:.2f}\t{each['file']}")
     if result["scores"]:
         show(accuracy_line("accuracy", result["scores"]))
+        _show_trained_on(result["trained_on"], len(result["images"]))
 
 
 def _show_recalls(part: str, scores: dict[str, Any]) -> None:
-    title = f"{part + ', ' if part else ''}{scores['captions']} captions, {scores['images']} images"
+    title = (
+        f"{part + ', ' if part else ''}{counted(scores['captions'], 'caption')}, {counted(scores['images'], 'image')}"
+    )
     ways = {"text_to_image": "caption to image", "image_to_text": "image to caption"}
+    chance = {(way, k): by_chance for way in ways for k, by_chance in scores["chance"][way].items()}
     rows = [
-        [
-            name,
-            k,
-            f"{score['value']:.4f}",
-            "{:.4f} to {:.4f}".format(*score["interval"]),
-            f"{scores['chance'][way][k]:.4f}",
-        ]
+        [name, k, f"{score['value']:.4f}", "{:.4f} to {:.4f}".format(*score["interval"]), f"{chance[way, k]:.4f}"]
         for way, name in ways.items()
         for k, score in scores[way].items()
+        if chance[way, k] < 1
     ]
     show_table([title, "", "", "95 % interval", "chance"], rows, right=(2, 4))
+    sure = sorted({k for (_, k), by_chance in chance.items() if by_chance == 1}, key=lambda k: int(k.partition("@")[2]))
+    if sure:
+        show(
+            f"{counted(scores['images'], 'image')} are too few to judge by: {' and '.join(sure)} would be 1 by guessing."
+        )
+
+
+def _show_trained_on(part: dict[str, int], images: int) -> None:
+    if any(part.values()):
+        show(
+            f"! {part['train']:,} of these {counted(images, 'image')} were trained on, and {part['valid']:,} more chose the "
+            "best step: new images would be harder."
+        )

@@ -11,8 +11,10 @@ from typing import Any
 from headstart.show.picture import COLORS, brief
 from headstart.show.table import table
 from headstart.show.view import View
+from headstart.text.visible import shown
 
 COLUMNS = 5  # pictures beside each other
+LABEL = 26  # characters of a line below a picture
 
 
 @dataclass(frozen=True)
@@ -22,10 +24,11 @@ class Found:
     file: str
     score: float  # cosine
     rank: int
+    own_caption: str  # what pairs.csv says of it, if anything
     thumbnail: bytes  # a small PNG
 
     def data(self) -> dict[str, Any]:
-        return {"file": self.file, "score": self.score, "rank": self.rank}
+        return {"file": self.file, "score": self.score, "rank": self.rank, "own_caption": self.own_caption}
 
     @property
     def source(self) -> str:
@@ -45,31 +48,57 @@ class ContactSheet(View):
     def data(self) -> dict[str, Any]:
         return {"caption": self.caption, "images": self.of, "found": [each.data() for each in self.found]}
 
+    @property
+    def captioned(self) -> bool:
+        return any(each.own_caption for each in self.found)
+
     def __str__(self) -> str:
-        rows = [[str(each.rank), f"{each.score:.4f}", each.file] for each in self.found]
-        return table(["rank", "score", "file"], rows, right=(0, 1))
+        header = ["rank", "score", "file", *["caption"] * self.captioned]
+        rows = [
+            [
+                f"{each.rank:,}",
+                f"{each.score:.4f}",
+                each.file + " (wanted)" * (each.file == self.target),
+                each.own_caption,
+            ]
+            for each in self.found
+        ]
+        return f"{self.caption}\n{table(header, [row[: len(header)] for row in rows], right=(0, 1))}"
 
     @property
     def alt(self) -> str:
-        told = ", ".join(f"{each.file} {each.score:.2f}" for each in self.found)
-        return f"The best of {self.of} pictures for '{self.caption}': {told}."
+        told = ", ".join(f"{each.own_caption or each.file} {each.score:.2f}" for each in self.found)
+        return f"The best of {self.of:,} images for '{self.caption}': {told}."
 
     @property
     def size(self) -> tuple[float, float]:
-        return 7.2, 0.35 + 1.6 * -(-len(self.found) // COLUMNS)
+        return 7.2, 0.35 + (1.7 if self.captioned else 1.6) * -(-len(self.found) // COLUMNS)
 
     def draw(self, figure: Any) -> None:
         from PIL import Image
 
-        figure.suptitle(brief(self.caption, 90), x=0.01, ha="left", fontsize=9, fontweight="bold")
+        figure.suptitle(brief(shown(self.caption), 90), x=0.01, ha="left", fontsize=9, fontweight="bold")
         rows = -(-len(self.found) // COLUMNS)
         grid = figure.subplots(rows, COLUMNS, squeeze=False)
         for axis in grid.flat:
             axis.set_axis_off()
         for axis, each in zip(grid.flat, self.found, strict=False):
             axis.imshow(Image.open(io.BytesIO(each.thumbnail), formats=("PNG",)))
-            mark = {"color": COLORS[1], "fontweight": "bold"} if each.file == self.target else {}
-            axis.set_title(f"{each.rank}. {each.score:.3f}\n{brief(each.file, 22)}", fontsize=6.5, loc="center", **mark)
+            wanted = each.file == self.target
+            lines = [f"{each.rank:,}. {each.score:.3f}{', wanted' * wanted}"]
+            lines += [brief(shown(each.own_caption), LABEL)] * self.captioned
+            lines += [_end(shown(each.file), LABEL)]
+            mark = {"color": COLORS[1], "fontweight": "bold"} if wanted else {"fontweight": "normal"}
+            axis.set_title("\n".join(lines), fontsize=6.5, loc="center", **mark)
+
+
+def _end(name: str, most: int) -> str:
+    """The end of a path, which tells more than its beginning.
+
+    >>> _end("images/of/dogs/7.png", 13)
+    '…f/dogs/7.png'
+    """
+    return name if len(name) <= most else "…" + name[1 - most :]
 
 
 @dataclass(frozen=True)
@@ -114,16 +143,16 @@ class CaptionEdits(View):
     @property
     def summary(self) -> str:
         """How the edits moved the wanted picture."""
-        way = " → ".join(str(a.rank) for a in self.asked)
-        return f"{self.target}: rank {way} of {self.of}"
+        way = " → ".join(f"{a.rank:,}" for a in self.asked)
+        return f"{self.target}: rank {way} of {self.of:,}"
 
     def rows(self, asked: Asked) -> list[list[str]]:
-        return [[("+ " if w.added else "") + w.word, f"{w.helps:+.4f}", str(w.rank_without)] for w in asked.words]
+        return [[("+ " if w.added else "") + w.word, f"{w.helps:+.4f}", f"{w.rank_without:,}"] for w in asked.words]
 
     def __str__(self) -> str:
         parts = [self.summary]
         for a in self.asked:
-            told = f"{a.caption}\nrank {a.rank} of {self.of}, score {a.score:.4f}; first: {a.best}"
+            told = f"{a.caption}\nrank {a.rank:,} of {self.of:,}, score {a.score:.4f}; first: {a.best}"
             header = ["left out", "score it gave", "rank without it"]
             parts.append(f"{told}\n{table(header, self.rows(a), right=(1, 2))}")
         return "\n\n".join(parts)
@@ -137,13 +166,14 @@ class CaptionEdits(View):
         return 7.2, 0.9 * len(self.asked) + 0.22 * max(len(a.words) for a in self.asked)
 
     def draw(self, figure: Any) -> None:
-        figure.suptitle(self.summary, x=0.01, ha="left", fontsize=9, fontweight="bold")
+        figure.suptitle(shown(self.summary), x=0.01, ha="left", fontsize=9, fontweight="bold")
         axes: Sequence[Any] = figure.subplots(1, len(self.asked), squeeze=False)[0]
         most = max((abs(w.helps) for a in self.asked for w in a.words), default=0.0) or 1.0
+        gave = "score that the word gave" + " (green: new)" * any(w.added for a in self.asked for w in a.words)
         for axis, a in zip(axes, self.asked, strict=True):
             places = range(len(a.words))
             colors = [COLORS[2] if w.added else COLORS[0] for w in a.words]
             axis.barh(places, [w.helps for w in a.words], color=colors, height=0.7)
-            axis.set_yticks(places, [f"{brief(w.word, 16)} (without: {w.rank_without})" for w in a.words])
-            axis.set(xlim=(-1.1 * most, 1.1 * most), ylim=(len(a.words) - 0.5, -0.5), xlabel="score that the word gave")
-            axis.set_title(f"{brief(a.caption, 30)}: rank {a.rank}")
+            axis.set_yticks(places, [f"{brief(shown(w.word), 16)} (without: {w.rank_without})" for w in a.words])
+            axis.set(xlim=(-1.1 * most, 1.1 * most), ylim=(len(a.words) - 0.5, -0.5), xlabel=gave)
+            axis.set_title(f"{brief(shown(a.caption), 30)}: rank {a.rank:,}")

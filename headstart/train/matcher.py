@@ -167,6 +167,11 @@ def open_matcher(name: str) -> SavedMatcher:
     folder = Path(name)
     if (folder / "config.json").is_file():
         return read_dual(folder) if is_ours(folder) else read_clip(folder)
+    if name in PACKS and not folder.exists():
+        raise ModelError(
+            f"{name} does not match captions and images. That does a run of headstart match train, a folder with a CLIP "
+            "model, or hf:NAME."
+        )
     return read_dual(Run.open(name).path / "model")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from headstart.tasks.metrics import class_scores
 from headstart.tasks.retrieve import Embedded
 from headstart.train.match import scores_of
 from headstart.train.matcher import open_matcher
+from headstart.train.run import Run
 from headstart.train.watch import Watch
 from headstart.use.search import ImageSearch
 
@@ -35,7 +37,23 @@ def evaluate(model: str, data: CaptionsConfig, watch: Watch | None = None) -> di
         matcher.embed_seen(seen.vectors),
         torch.tensor([i for i, _ in texts]),
     )
-    return {**scores_of(embedded), "blank_rows": found.blank, "bad_images": seen.bad}
+    return {
+        **scores_of(embedded),
+        "trained_on": trained_on(model, found.folder, seen.files),
+        "blank_rows": found.blank,
+        "bad_images": seen.bad,
+    }
+
+
+def trained_on(model: str, folder: Path, files: Sequence[str]) -> dict[str, int]:
+    """How many of the files the run was trained on, and how many more chose its best step; of a CLIP model, none."""
+    counts = {"train": 0, "valid": 0}
+    if (Path(model) / "split.json").is_file():
+        split = Run(Path(model)).read_json("split.json")
+        asked = {os.path.realpath(folder / file) for file in files}
+        for part in counts:
+            counts[part] = sum(os.path.realpath(os.path.join(split["folder"], f)) in asked for f in split[part])
+    return counts
 
 
 def classify(
@@ -73,5 +91,6 @@ def classify(
             for file, guess, row in zip(search.files, best, probabilities.tolist(), strict=True)
         ],
         "scores": class_scores([t for t, _ in known], [p for _, p in known], len(names)) if known else None,
+        "trained_on": trained_on(model, search.folder.path, search.files),
         "bad_images": search.bad,
     }

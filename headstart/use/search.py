@@ -6,13 +6,14 @@ import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher, get_close_matches
+from difflib import SequenceMatcher
 from pathlib import Path
 
 from torch import Tensor
 
-from headstart.config import MatchConfig
-from headstart.errors import DataError
+from headstart.config import CaptionsConfig, MatchConfig
+from headstart.errors import DataError, did_you_mean
+from headstart.images.captions import Captions, read_captions
 from headstart.images.read import find_images, read_image, refuse_bad
 from headstart.schema import parse
 from headstart.show.contact_sheet import Asked, CaptionEdits, ContactSheet, Found, Word
@@ -26,19 +27,19 @@ THUMBNAIL = 160  # pixels of the longer side
 EMOJI_SIZE = 96  # pixels that the tower reads of an emoji, which has 72: more would take longer and show no more
 
 
-def usual_model(watch: Watch) -> str:
-    """The newest run of `match train` in runs/; where there is none, one trained on emoji, once."""
+def usual_model(folder: Path, watch: Watch) -> str:
+    """The newest run of `match train` in runs/; for emoji, or where there is none, one trained on emoji, once."""
     found = [run for run in runs_in("runs") if run.finished] if os.path.isdir("runs") else []
     ours = [run.path for run in found if run.read_json("env.json").get("asked", {}).get("job") == "match"]
-    if ours:
+    if ours and not folder.is_relative_to(pack_folder("emoji")):
         newest = max(ours, key=lambda path: (path / "result.json").stat().st_mtime_ns)
-        watch.note(f"Model: {newest}")
+        watch.note(f"Model: {newest}, the newest run of match train. Another: --model.")
         return str(newest)
     run = Run(pack_folder("emoji").parent.parent / "runs" / pack_folder("emoji").name)
     if not run.finished:
         watch.note(
-            "There is no run of match train in runs/. One is trained on emoji and their names, once (about a minute); "
-            "it knows little of photos. Give another with --model."
+            "A model is trained on emoji and their names, once (about a minute); it knows little of photos. Give another "
+            "with --model."
         )
         settings = {"data": {"pairs": str(get_pack("emoji"))}, "image_size": EMOJI_SIZE}
         match(parse(MatchConfig, settings), run.path, run.there, watch)
@@ -46,45 +47,93 @@ def usual_model(watch: Watch) -> str:
     return str(run.path)
 
 
+def check_captions(captions: Sequence[str]) -> None:
+    if any(not caption.strip() for caption in captions):
+        raise DataError("A caption to search for is blank.", "DATA_BLANK")
+
+
+@dataclass(frozen=True)
+class ImageFolder:
+    """What can be known of a folder of images before a model looks at it."""
+
+    path: Path
+    files: list[str]  # by their path from the folder
+    captions: Captions  # of those that pairs.csv names, if it is there
+
+    @classmethod
+    def open(cls, folder: str | Path, watch: Watch | None = None) -> ImageFolder:
+        path = Path(located(str(folder)))
+        files = find_images(path)
+        try:
+            return cls(path, files, _captions_of(path))
+        except DataError as error:  # an image can be found without it
+            (watch or Watch()).note(f"Note: captions of the images are not shown. {error}")
+            return cls(path, files, {})
+
+    def file(self, target: str) -> str:
+        """The file that is meant: by its path; or by its name or a caption, if only one image has it."""
+        named = Path(target).name
+        by_path = [file for file in self.files if target in (file, str(self.path / file))]
+        by_name = [file for file in self.files if Path(file).name == named]
+        by_caption = [
+            file for file in self.files if target.casefold() in map(str.casefold, self.captions.get(file, ()))
+        ]
+        found = by_path or by_name or by_caption
+        if len(found) == 1:
+            return found[0]
+        if found:
+            what = "this name" if by_name else "this caption"
+            raise DataError(
+                f"{target}: {len(found)} images have {what} ({', '.join(found[:3])}{', ...' * (len(found) > 3)}). Give "
+                f"its path from {self.path}.",
+                "DATA_PATH",
+            )
+        near = did_you_mean(target, [*self.files, *(text for texts in self.captions.values() for text in texts)])
+        raise DataError(f"{target}: no such image in {self.path}.{near}", "DATA_PATH")
+
+
 @dataclass(frozen=True)
 class ImageSearch:
-    """The pictures of a folder in the space that they share with captions."""
+    """The images of a folder in the space that they share with captions."""
 
     matcher: SavedMatcher
-    folder: Path
-    files: list[str]
+    folder: ImageFolder
+    files: list[str]  # those that can be used
     images: Tensor  # (M, E)
     bad: dict[str, str]  # files that cannot be used, and why
     new: int  # files that had to be looked at
 
     @classmethod
     def open(cls, folder: str | Path, model: str, strict: bool = False, watch: Watch | None = None) -> ImageSearch:
-        place = Path(located(str(folder)))
-        files = find_images(place)
+        return cls.within(ImageFolder.open(folder, watch), model, strict, watch)
+
+    @classmethod
+    def within(cls, folder: ImageFolder, model: str, strict: bool = False, watch: Watch | None = None) -> ImageSearch:
         matcher = open_matcher(model)
-        seen = matcher.index(place, files, watch)
-        refuse_bad(seen.bad, strict, len(seen.files), str(folder))
-        return cls(matcher, place, seen.files, matcher.embed_seen(seen.vectors), seen.bad, seen.new)
+        seen = matcher.index(folder.path, folder.files, watch)
+        refuse_bad(seen.bad, strict, len(seen.files), str(folder.path))
+        return cls(matcher, folder, seen.files, matcher.embed_seen(seen.vectors), seen.bad, seen.new)
 
     def scores(self, captions: Sequence[str]) -> Tensor:
-        """The cosine of every caption with every picture, (N, M)."""
-        if any(not caption.strip() for caption in captions):
-            raise DataError("A caption to search for is blank.", "DATA_BLANK")
+        """The cosine of every caption with every image, (N, M)."""
+        check_captions(captions)
         return self._scores(captions)
 
     def find(
         self, captions: Sequence[str], top: int = 10, thumbnails: bool = False, target: str = ""
     ) -> list[ContactSheet]:
-        """The `top` best pictures for each caption; with small pictures of them if they are to be drawn."""
+        """The `top` best images for each caption, and the wanted one; with thumbnails if they are to be drawn."""
+        own = self.place(target) if target else None
         return [
             ContactSheet(
                 caption,
                 tuple(
-                    Found(self.files[i], float(row[i]), rank, self._thumbnail(i) if thumbnails else b"")
-                    for rank, i in enumerate(row.argsort(descending=True, stable=True)[:top].tolist(), start=1)
+                    self._found(i, float(row[i]), rank, thumbnails)
+                    for rank, i in enumerate(_order(row), start=1)
+                    if rank <= top or i == own
                 ),
                 len(self.files),
-                target,
+                "" if own is None else self.files[own],
             )
             for caption, row in zip(captions, self.scores(captions), strict=True)
         ]
@@ -101,38 +150,48 @@ class ImageSearch:
                 Word(word, new, float(row[own] - other[own]), _rank(other, own))
                 for word, new, other in zip(words, added, self._scores(without), strict=True)
             )
-            asked.append(Asked(caption, _rank(row, own), float(row[own]), self.files[int(row.argmax())], told))
+            asked.append(Asked(caption, _rank(row, own), float(row[own]), self.files[_order(row)[0]], told))
         return CaptionEdits(self.files[own], len(self.files), tuple(asked))
 
     def place(self, target: str) -> int:
-        """The number of a file: by its path from the folder, or its name if there is only one of that name."""
-        if target in self.bad:
-            raise DataError(f"{target} cannot be used: {self.bad[target]}.", "DATA_IMAGE")
-        same = [i for i, file in enumerate(self.files) if target in (file, str(self.folder / file))]
-        same = same or [i for i, file in enumerate(self.files) if Path(file).name == Path(target).name]
-        if len(same) == 1:
-            return same[0]
-        if same:
-            raise DataError(
-                f"{target}: {len(same)} images have this name. Give its path from {self.folder}.", "DATA_PATH"
-            )
-        near = get_close_matches(target, self.files, n=1)
-        raise DataError(
-            f"{target}: no such image in {self.folder}.{f' Did you mean {near[0]!r}?' if near else ''}", "DATA_PATH"
-        )
+        """The number of the image that is meant."""
+        file = self.folder.file(target)
+        if file in self.bad:
+            raise DataError(f"{file} cannot be used: {self.bad[file]}.", "DATA_IMAGE")
+        return self.files.index(file)
 
     def _scores(self, captions: Sequence[str]) -> Tensor:
         return self.matcher.embed_texts(captions) @ self.images.T
 
+    def _found(self, i: int, score: float, rank: int, thumbnail: bool) -> Found:
+        said = self.folder.captions.get(self.files[i], [""])[0]
+        return Found(self.files[i], score, rank, said, self._thumbnail(i) if thumbnail else b"")
+
     def _thumbnail(self, i: int) -> bytes:
-        small, file = read_image(self.folder / self.files[i]), io.BytesIO()
+        small, file = read_image(self.folder.path / self.files[i]), io.BytesIO()
         small.thumbnail((THUMBNAIL, THUMBNAIL))
         small.save(file, "PNG")
         return file.getvalue()
 
 
+def _captions_of(folder: Path) -> Captions:
+    """What pairs.csv, in the folder or beside one that is called images, says of the files in the folder."""
+    folder = Path(os.path.abspath(folder))
+    places = [folder, *([folder.parent] if folder.name == "images" else [])]
+    tables = [place / "pairs.csv" for place in places if (place / "pairs.csv").is_file()]
+    if not tables:
+        return {}
+    found = read_captions(CaptionsConfig(pairs=str(tables[0])))
+    return {os.path.relpath(found.folder / file, folder): texts for file, texts in found.captions.items()}
+
+
+def _order(scores: Tensor) -> list[int]:
+    """The numbers of the images, best first; of equal ones, the first comes first."""
+    return scores.argsort(descending=True, stable=True).tolist()
+
+
 def _rank(scores: Tensor, own: int) -> int:
-    return 1 + int((scores > scores[own]).sum())
+    return 1 + _order(scores).index(own)
 
 
 def _added(before: Sequence[str], words: Sequence[str]) -> list[bool]:

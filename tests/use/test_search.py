@@ -19,10 +19,11 @@ from torch.testing import assert_close
 from headstart.errors import DataError, ModelError, UserError
 from headstart.images.read import read_image
 from headstart.show.inspection import Inspection
+from headstart.text.packs import pack_folder
 from headstart.train.matcher import open_matcher
 from headstart.train.watch import Watch
 from headstart.use.match import classify
-from headstart.use.search import ImageSearch, usual_model
+from headstart.use.search import ImageFolder, ImageSearch, usual_model
 
 
 @pytest.fixture(autouse=True)
@@ -141,7 +142,47 @@ def test_the_edit_tells_the_rank_for_each_caption_and_what_each_word_did(matcher
     assert "+ ocean" in str(edits)
 
 
-@pytest.mark.parametrize(("target", "says"), [("red-blue-9.png", "no such image in .*Did you mean 'images/red-blue"), ("twice.png", "2 images have this name")])  # fmt: skip
+@pytest.mark.parametrize("folder", ["", "images"])
+def test_images_come_with_their_captions_and_are_wanted_by_them(folder: str, matcher: Path, pictures: Path) -> None:
+    search = ImageSearch.open(pictures / folder, str(matcher))
+    best = search.find(["red over ocean"], top=1)[0]
+    assert best.found[0].own_caption == "red over ocean"
+    assert re.search(r"^   1  0\.\d{4}  (images/)?red-blue-\d.png +red over ocean$", str(best), flags=re.MULTILINE)
+    told = ImageFolder(search.folder.path, search.files, {search.files[7]: ["A red wall"]})
+    assert told.file("a red wall") == search.files[7]
+
+
+def test_a_table_that_has_no_captions_is_told_and_the_images_are_found(
+    matcher: Path, pictures: Path, tmp_path: Path
+) -> None:
+    class Kept(Watch):
+        def note(self, text: str) -> None:
+            notes.append(text)
+
+    notes: list[str] = []
+    folder = shutil.copytree(pictures, tmp_path / "pictures")
+    (folder / "pairs.csv").write_text("a,b\n1,2\n")
+    sheet = ImageSearch.open(folder, str(matcher), watch=Kept()).find(["red"], top=1)[0]
+    assert len(notes) == 1
+    assert re.match(r"Note: captions of the images are not shown\. .*pairs.csv: no column called file", notes[0])
+    assert "caption" not in str(sheet)
+
+
+def test_the_wanted_image_is_on_the_sheet_and_equal_ones_have_one_order(
+    matcher: Path, pictures: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "same"
+    folder.mkdir()
+    for i in range(4):
+        shutil.copy(pictures / "images" / "red-red-0.png", folder / f"{i}.png")
+    search = ImageSearch.open(folder, str(matcher))
+    sheet = search.find(["red"], top=1, target="2.png")[0]
+    assert [(each.rank, each.file) for each in sheet.found] == [(1, "0.png"), (3, "2.png")]
+    assert re.search(r"^   3  [\d.-]+  2.png \(wanted\)$", str(sheet), flags=re.MULTILINE)
+    assert search.edits("2.png", ["red"]).asked[0].rank == 3
+
+
+@pytest.mark.parametrize(("target", "says"), [("red-blue-9.png", "no such image in .*Did you mean 'images/red-blue"), ("twice.png", "2 images have this name"), ("red over ocean", r"3 images have this caption \(images/red-blue-0.png, "), ("red over oceans", "Did you mean 'red over ocean'")])  # fmt: skip
 def test_a_target_that_is_not_there_is_told(
     target: str, says: str, matcher: Path, pictures: Path, tmp_path: Path
 ) -> None:
@@ -154,7 +195,7 @@ def test_a_target_that_is_not_there_is_told(
 
 
 def test_the_sheet_is_drawn_and_its_page_asks_for_nothing(matcher: Path, tmp_path: Path) -> None:
-    hostile = "<img src=x onerror=alert(1)>.png"
+    hostile = "<img src=x onerror=alert(1)>\udcff.png"  # a name need not be UTF-8
     (tmp_path / "images").mkdir()
     for name, color in ((hostile, "red"), ("b.png", "blue")):
         Image.new("RGB", (300, 20), color).save(tmp_path / "images" / name)
@@ -162,13 +203,14 @@ def test_the_sheet_is_drawn_and_its_page_asks_for_nothing(matcher: Path, tmp_pat
     caption = "</title><script>alert(1)</script>"
     sheet = search.find([caption], 2, thumbnails=True)[0]
     html = Inspection("run", caption, (sheet,)).html()
+    assert html.encode()
     assert html.count("data:image/png;base64,") == 2
     assert "img-src data:" in html
     assert "<img src=x" not in html
     assert html.count("<script>") == 1  # ours
     assert not re.search(r"(src|href)=\"?(http|//)", html)
     assert sheet.picture().png().startswith(b"\x89PNG")
-    assert search.edits("b.png", ["blue", "blue over red"]).picture().png().startswith(b"\x89PNG")
+    assert search.edits(hostile, ["blue", "blue over red"]).picture().png().startswith(b"\x89PNG")
 
 
 def test_classes_are_told_from_their_names_and_scored_by_their_folders(
@@ -197,7 +239,10 @@ def test_the_newest_run_is_the_usual_model(matcher: Path, tmp_path: Path, monkey
     for name in ("runs/old", "runs/deep/new"):
         shutil.copytree(matcher, name)
         (Path(name) / "result.json").touch()
-    assert usual_model(Watch()) == "runs/deep/new"
+    assert usual_model(Path("photos"), Watch()) == "runs/deep/new"
+    emoji = pack_folder("emoji")
+    ours = shutil.copytree(matcher, emoji.parent.parent / "runs" / emoji.name)
+    assert usual_model(emoji / "images", Watch()) == str(ours)  # a model that has seen emoji is always at hand
 
 
 def test_a_file_of_another_shape_of_weights_is_named(clip: Path, tmp_path: Path) -> None:
