@@ -17,6 +17,7 @@ from typing import Any
 
 from headstart.config import CaptionsConfig
 from headstart.errors import DataError
+from headstart.quantities import counted
 from headstart.text.files import PLAIN, Reading, check_file
 from headstart.text.read import squeezed
 from headstart.text.split import digest, hash_split
@@ -111,8 +112,8 @@ def split_captions(found: Captioned, unusable: Collection[str], cfg: CaptionsCon
     train, valid = _by_group(files, found.groups, cfg.valid_fraction, cfg.split_seed + 1)
     if len(train) < 2 or len(valid) < 2:
         raise DataError(
-            f"{cfg.pairs}: {len(train) + len(valid) + len(test)} pictures are too few to learn from some and to hold "
-            "some out.",
+            f"{cfg.pairs}: {counted(len(train) + len(valid) + len(test), 'picture', 'is', 'are')} too few to learn from "
+            "some and to hold some out.",
             "DATA_SMALL",
         )
     return CaptionParts(*({file: found.captions[file] for file in part} for part in (train, valid, test)))

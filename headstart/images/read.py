@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from headstart.errors import DataError, first_line
+from headstart.errors import DataError, did_you_mean, first_line
 from headstart.quantities import counted
 from headstart.text.files import check_file
 
@@ -30,8 +30,11 @@ NAMES = {".png", ".jpg", ".jpeg", ".jpe", ".webp", ".gif", ".bmp", ".tif", ".tif
 def find_images(folder: str | Path) -> list[str]:
     """Every file below `folder` that is called a picture, by its path from there, in order."""
     if not os.path.isdir(folder):
-        check_file(Path(folder))
-        raise DataError(f"{folder}: this is a file; a folder of images is needed here.", "DATA_PATH")
+        if os.path.lexists(folder):
+            raise DataError(f"{folder}: this is no folder; a folder of images is needed here.", "DATA_PATH")
+        parent = Path(folder).absolute().parent
+        beside = [each.name for each in parent.iterdir() if each.is_dir()] if os.access(parent, os.R_OK) else []
+        raise DataError(f"{folder}: no such folder.{did_you_mean(Path(folder).name, beside)}", "DATA_PATH")
     found = [
         os.path.relpath(os.path.join(place, name), folder)
         for place, _, names in os.walk(folder)
@@ -74,16 +77,23 @@ def refuse_bad(bad: dict[str, str], strict: bool, usable: int, where: str) -> No
     if bad and (strict or not usable):
         first = "; ".join(f"{name}: {why}" for name, why in list(bad.items())[:3])
         more = f"; and {len(bad) - 3} more" if len(bad) > 3 else ""
-        raise DataError(
-            f"{where}: {len(bad)} of {len(bad) + usable} images cannot be used: {first}{more}.", "DATA_IMAGE"
-        )
+        told = f"{where}: {len(bad):,} of {len(bad) + usable:,} images cannot be used: {first}{more}"
+        raise DataError(ended(told), "DATA_IMAGE")
 
 
-def bad_notes(bad: dict[str, str], most: int = 20) -> Sequence[str]:
-    """What to tell of files that were left out."""
-    told = [f"{name} was left out: {why}." for name, why in list(bad.items())[:most]]
-    more = [f"and {len(bad) - most} more."] if len(bad) > most else []
-    return [*told, *more, f"{counted(len(bad), 'image', 'was', 'were')} left out."] if bad else []
+def bad_notes(bad: dict[str, str], most: int = 5) -> Sequence[str]:
+    """What to tell of files that were left out: the first by name, and how many."""
+    told = [ended(f"{name} was left out: {why}") for name, why in list(bad.items())[:most]]
+    return [*told, f"{counted(len(bad), 'image', 'was', 'were')} left out."] if bad else []
+
+
+def ended(sentence: str) -> str:
+    """With a full stop, unless it ends with a hint that asks.
+
+    >>> ended("a.png was left out: the file is empty"), ended("b.png: no such file. Did you mean 'a.png'?")
+    ('a.png was left out: the file is empty.', "b.png: no such file. Did you mean 'a.png'?")
+    """
+    return sentence if sentence.endswith("?") else f"{sentence}."
 
 
 def _refusal(path: Path, why: str) -> DataError:

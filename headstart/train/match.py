@@ -93,6 +93,7 @@ def prepare(cfg: MatchConfig, watch: Watch) -> Matching:
         seen = index_of(dual.see, dual.image, image.pixels, device)(found.folder, files, watch)
     bad = seen.bad if asked_once else unusable(found.folder, files, watch)
     refuse_bad(bad, cfg.data.strict, len(files) - len(bad), str(found.folder))
+    _tell_left_out(found, bad, watch)  # before the rest is found to be too few
     parts = split_captions(found, bad, cfg.data)
     started: dict[str, float] = {}
     if asked_once:
@@ -178,6 +179,13 @@ def _kept_captions(
     return kept(cache_folder() / "captions" / f"{digest(*decides, *texts)[:24]}.safetensors", make)
 
 
+def _tell_left_out(found: Captioned, bad: dict[str, str], watch: Watch) -> None:
+    for note in (*found.reading.notes(), *bad_notes(bad)):
+        watch.note(f"Note: {note}")
+    if found.blank:
+        watch.note(f"Note: left out {counted(found.blank, 'row')} without a file or a caption.")
+
+
 def _tell_facts(run: Run, job: Matching, watch: Watch) -> None:
     facts = job.parts.facts()
     run.add_data_facts(
@@ -197,10 +205,6 @@ def _tell_facts(run: Run, job: Matching, watch: Watch) -> None:
         f"{images['train']:,} training, {images['valid']:,} validation, {images['test']:,} test pictures with "
         f"{captions['train']:,}, {captions['valid']:,} and {captions['test']:,} captions."
     )
-    for note in (*job.found.reading.notes(), *bad_notes(job.bad)):
-        watch.note(f"Note: {note}")
-    if job.found.blank:
-        watch.note(f"Note: left out {counted(job.found.blank, 'row')} without a file or a caption.")
 
 
 def _open_receipt(run: Run, job: Matching) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from headstart.config import CaptionsConfig, MatchConfig
 from headstart.errors import DataError, did_you_mean
 from headstart.images.captions import Captions, read_captions
-from headstart.images.read import find_images, read_image, refuse_bad
+from headstart.images.read import ended, find_images, read_image, refuse_bad
 from headstart.schema import parse
 from headstart.show.contact_sheet import Asked, CaptionEdits, ContactSheet, Found, Word
 from headstart.text.packs import get_pack, located, pack_folder
@@ -157,7 +157,7 @@ class ImageSearch:
         """The number of the image that is meant."""
         file = self.folder.file(target)
         if file in self.bad:
-            raise DataError(f"{file} cannot be used: {self.bad[file]}.", "DATA_IMAGE")
+            raise DataError(ended(f"{file} cannot be used: {self.bad[file]}"), "DATA_IMAGE")
         return self.files.index(file)
 
     def _scores(self, captions: Sequence[str]) -> Tensor:

@@ -123,9 +123,12 @@ def test_only_what_is_called_an_image_is_found_and_below_folders_too(tmp_path: P
     assert find_images(tmp_path) == ["a.jpg", "b.PNG", "d.svg", "deep/er/c.webp"]
 
 
-@pytest.mark.parametrize(("name", "says"), [("nowhere", "no such file"), ("a.txt", "a folder of images is needed")])
+@pytest.mark.parametrize(
+    ("name", "says"), [("photo", "no such folder. Did you mean 'photos'"), ("a.txt", "a folder of images is needed")]
+)
 def test_where_there_is_no_folder_it_is_told(name: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x")
+    (tmp_path / "photos").mkdir()
     with pytest.raises(DataError, match=says):
         find_images(tmp_path / name)
 
@@ -138,8 +141,10 @@ def test_bad_files_are_left_out_unless_strict_or_all() -> None:
         with pytest.raises(DataError, match=r"5 of \d images cannot be used: 0.png: damaged; .*; and 2 more\.$"):
             refuse_bad(bad, strict, usable, "here")
     assert bad_notes(bad, most=2) == [
-        "0.png was left out: damaged.", "1.png was left out: damaged.", "and 3 more.", "5 images were left out.",
+        "0.png was left out: damaged.", "1.png was left out: damaged.", "5 images were left out.",
     ]  # fmt: skip
+    assert len(bad_notes({f"{i}.png": "damaged" for i in range(99)})) == 6
+    assert bad_notes({"a.png": "no such file. Did you mean 'b.png'?"})[0].endswith("Did you mean 'b.png'?")
 
 
 def test_pixels_are_the_middle_of_the_picture_or_the_whole(tmp_path: Path) -> None:

@@ -136,6 +136,21 @@ def test_bad_files_are_named_and_counted_and_the_rest_is_used(
     assert not (tmp_path / "strict").exists()
 
 
+def test_what_was_left_out_is_told_before_the_rest_is_too_few(
+    pictures: Path, towers: dict[str, str], tmp_path: Path
+) -> None:
+    first = (pictures / "pairs.csv").read_text().splitlines()[1]
+    (tmp_path / "pairs.csv").write_text(f"file,caption\n{first}\nred-red-1.png,\ngone.png,nothing\n")
+    told, data = Told(), {"pairs": str(tmp_path / "pairs.csv"), "images": str(pictures / "images")}
+    with pytest.raises(DataError, match="1 picture is too few"):
+        match(config(pictures, towers, data=data), tmp_path / "run", watch=told)
+    assert told.notes[-3:] == [
+        "Note: gone.png was left out: no such file.",
+        "Note: 1 image was left out.",
+        "Note: left out 1 row without a file or a caption.",
+    ]
+
+
 def test_a_tower_that_changed_since_the_run_began_is_refused(
     pictures: Path, towers: dict[str, str], tmp_path: Path
 ) -> None:
