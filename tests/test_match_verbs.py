@@ -156,7 +156,7 @@ def test_recall_that_guessing_reaches_is_left_out(pictures: Path, matcher: Path,
     told = run("match", "evaluate", matcher, tmp_path / "few.csv", "--images", pictures / "images", "--quiet")
     assert told.startswith("3 captions, 3 images ")
     assert re.findall(r"(recall@\d+) +[\d.]+ +[\d.]+ to", told) == ["recall@1", "recall@1"]
-    assert "\n3 images are too few to judge by: recall@5 and recall@10 would be 1 by guessing.\n" in told
+    assert "\n! Too few images to judge by: recall@5 and recall@10 would be 1 by guessing.\n" in told
 
 
 def test_a_table_of_captions_can_be_checked(pictures: Path) -> None:

@@ -262,11 +262,13 @@ def compare(
     if as_json:
         show_json(results)
         return
-    rows = []
+    rows, chance = [], results["table"][0]["chance"]["text_to_image"]
+    recalls = [at for at in RECALLS if chance[at] < 1]
     for row in results["table"]:
-        found = [f"{row[at]:.3f}{_between(row['intervals'][at])}" for at in RECALLS]
+        found = [f"{row[at]:.3f}{_between(row['intervals'][at])}" for at in recalls]
         rows.append([row["text"], row["image"], row["trained"], str(row["splits"]), *found, f"{row['seconds']:.0f}"])
-    show_table(["text", "image", "trained", "splits", *RECALLS, "seconds"], rows, right=(3, 4, 5, 6, 7))
+    show_table(["text", "image", "trained", "splits", *recalls, "seconds"], rows, right=range(3, 8))
+    _show_too_few(chance)
     for name, cause in results["failed"].items():
         show(f"! {name} failed: {cause}")
     show()
@@ -360,19 +362,22 @@ def _show_recalls(part: str, scores: dict[str, Any]) -> None:
         f"{part + ', ' if part else ''}{counted(scores['captions'], 'caption')}, {counted(scores['images'], 'image')}"
     )
     ways = {"text_to_image": "caption to image", "image_to_text": "image to caption"}
-    chance = {(way, k): by_chance for way in ways for k, by_chance in scores["chance"][way].items()}
     rows = [
-        [name, k, f"{score['value']:.4f}", "{:.4f} to {:.4f}".format(*score["interval"]), f"{chance[way, k]:.4f}"]
+        [name, k, f"{score['value']:.4f}", "{:.4f} to {:.4f}".format(*score["interval"]), f"{chance[k]:.4f}"]
         for way, name in ways.items()
+        for chance in [scores["chance"][way]]
         for k, score in scores[way].items()
-        if chance[way, k] < 1
+        if chance[k] < 1
     ]
     show_table([title, "", "", "95 % interval", "chance"], rows, right=(2, 4))
-    sure = sorted({k for (_, k), by_chance in chance.items() if by_chance == 1}, key=lambda k: int(k.partition("@")[2]))
+    _show_too_few(scores["chance"]["text_to_image"])
+
+
+def _show_too_few(chance: dict[str, float]) -> None:
+    """Recall that guessing reaches says nothing of a model."""
+    sure = [k for k, by_chance in chance.items() if by_chance == 1]
     if sure:
-        show(
-            f"{counted(scores['images'], 'image')} are too few to judge by: {' and '.join(sure)} would be 1 by guessing."
-        )
+        show(f"! Too few images to judge by: {' and '.join(sure)} would be 1 by guessing.")
 
 
 def _show_trained_on(part: dict[str, int], images: int) -> None:

@@ -122,6 +122,7 @@ def test_the_verb_prints_a_table_and_the_verdict(
              "--out", str(tmp_path / "study"), "--quiet"]  # fmt: skip
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
-    assert "recall@10" in done.stdout
+    assert "recall@1 " in done.stdout
+    assert "! Too few images to judge by: recall@5 and recall@10 would be 1 by guessing." in done.stdout
     assert "mean over 1 split." in done.stdout
     assert json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)["differences"] == []
