@@ -10,19 +10,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from headstart.config import AnyConfig
 from headstart.errors import BusyError, ConfigError, DataError, Stopped, UserError
 from headstart.text.files import file_facts
 from headstart.train.disk import write_file
 from headstart.train.run import Run
 from headstart.train.watch import Watch
 
-C = TypeVar("C")
+C = TypeVar("C", bound=AnyConfig)
 Job = Callable[..., object]  # (settings, run directory, resume=, watch=)
 
 
 def run_missing(planned: Sequence[tuple[str, C]], job: Job, out: Path, watch: Watch) -> dict[str, str]:
     """Run every cell below `out` that is not finished; those that failed, with what they said."""
     failed: dict[str, str] = {}
+    for name, settings in planned:
+        _must_be_of(Run(out / "cells" / name), settings)
     for n, (name, settings) in enumerate(planned, start=1):
         run = Run(out / "cells" / name)
         if run.finished:
@@ -37,6 +40,16 @@ def run_missing(planned: Sequence[tuple[str, C]], job: Job, out: Path, watch: Wa
             failed[name] = str(error)
             watch.note(f"Note: {name} failed: {error}")
     return failed
+
+
+def _must_be_of(run: Run, settings: AnyConfig) -> None:
+    """A cell is known by the last part of a path, and must not stand for another one of that name.
+
+    Where its data lie may change: they are known by their content.
+    """
+    other = [d for d in run.differences(settings) if not d.startswith("data.pairs:")] if run.there else []
+    if other:
+        raise ConfigError(f"{run.path} was begun with other settings: {'; '.join(other)}. Choose another --out.")
 
 
 @contextmanager

@@ -148,6 +148,11 @@ class Run:
             )
         return config
 
+    def differences(self, config: AnyConfig) -> list[str]:
+        """What would make a run with these settings another one: `text: minilm, not base`."""
+        told = differences(self.asked(type(config)), config.model_dump())
+        return [difference for difference in told if difference.partition(":")[0] not in MAY_CHANGE]
+
     def must_be_resumable(self) -> None:
         if not os.path.exists(self.path / "env.json"):
             raise UserError(f"{self.path}: there is no run here to resume. Leave out --resume to begin one.")
@@ -287,8 +292,7 @@ class Run:
         raise UserError(f"{self.path} {done}. Choose another --out{hint}.", "RUN_EXISTS")
 
     def _must_agree(self, config: AnyConfig, threads: int) -> None:
-        asked = self.asked(type(config))
-        changed = [d for d in differences(asked, config.model_dump()) if d.partition(":")[0] not in MAY_CHANGE]
+        changed = self.differences(config)
         if changed:
             raise _other_settings(self.path, changed)
         before = self.read_json("env.json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import mean
@@ -102,6 +103,17 @@ def test_runs_of_other_settings_do_not_join_the_table(
     other = settings(pictures, towers, settings={"epochs": 3})
     with pytest.raises(ConfigError, match="begun with other settings"):
         compare_towers(other, study[1])
+
+
+def test_a_tower_of_the_same_name_does_not_take_the_place_of_a_finished_one(
+    study: tuple[TowersConfig, Path], pictures: Path, towers: dict[str, str], tmp_path: Path
+) -> None:
+    other = shutil.copytree(towers["text"], tmp_path / Path(towers["text"]).name)
+    cfg, out = study
+    with pytest.raises(ConfigError, match=rf"split0 was begun with other settings: text: {towers['text']}, not {other}"):
+        compare_towers(settings(pictures, {**towers, "text": str(other)}), out)
+    moved = shutil.copytree(pictures, tmp_path / "moved")
+    compare_towers(settings(moved, towers), out)
 
 
 def test_a_study_needs_test_pictures_and_names_that_differ(
