@@ -145,7 +145,7 @@ def _verdict(differences: Sequence[Mapping[str, Any]], table: Sequence[Mapping[s
     told = []
     for found in differences:
         if found["interval"] is None:
-            told.append(f"One split does not tell {found['a']} and {found['b']} apart.")
+            told.append(_untold(found))
             continue
         low, high = (points(100 * end) for end in found["interval"])
         gained = f"{signed(100 * found['difference'])} points of {found['score']} ({low} to {high})"
@@ -159,6 +159,16 @@ def _verdict(differences: Sequence[Mapping[str, Any]], table: Sequence[Mapping[s
         f"The best finds {100 * best[LEADING]:.1f} % ({LEADING}), mean over {counted(best['splits'], 'split')}."
     )
     return " ".join(told)
+
+
+def _untold(found: Mapping[str, Any]) -> str:
+    """Why there is no interval."""
+    if found["splits"] < 2:
+        return f"{counted(found['splits'], 'split', 'does', 'do')} not tell {found['a']} and {found['b']} apart."
+    return (
+        f"{found['a']} and {found['b']} differ by {signed(100 * found['difference'])} points of {found['score']} on each "
+        f"of {found['splits']} splits: how far that may vary cannot be told. Use more splits or more test images."
+    )
 
 
 def _recall(result: Mapping[str, Any], at: str, way: str = "text_to_image") -> float:
