@@ -4,13 +4,14 @@
     captions.txt                        the same, with commas
     a folder                            with pairs.csv and images/ in it
 
-All captions of a picture, and all pictures of a group, stand on the same side of a split.
+All captions of a picture, all its copies, and all pictures of a group, stand on the same side of a split.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,39 +89,72 @@ def read_captions(cfg: CaptionsConfig) -> Captioned:
         columns.append((group, (), "--group-column"))
     captions: Captions = {}
     groups: dict[str, str] = {}
-    blank = 0
+    blank, folder = 0, _folder(cfg, path)
     for file, text, *rest in read_columns(path, columns, reading):
-        name, caption = os.path.normpath(file.strip()) if file.strip() else "", squeezed(text)
+        name, caption = _inside(folder, file.strip()), squeezed(text)
         if not name or not caption:
             blank += 1
             continue
         captions.setdefault(name, [])
         if caption not in captions[name]:
             captions[name].append(caption)
-        groups.setdefault(name, rest[0].strip() if rest and rest[0].strip() else name)
+        belongs = rest[0].strip() if rest else ""
+        if belongs and groups.setdefault(name, belongs) != belongs:
+            raise DataError(f"{path}: {name} stands in two groups, '{groups[name]}' and '{belongs}'.", "DATA_FORMAT")
     if not captions:
         raise DataError(f"{path}: no row with a file and a caption.", "DATA_EMPTY")
-    return Captioned(captions, groups, _folder(cfg, path), blank, reading)
+    return Captioned(captions, {name: groups.get(name, name) for name in captions}, folder, blank, reading)
 
 
-def split_captions(found: Captioned, unusable: Collection[str], cfg: CaptionsConfig) -> CaptionParts:
-    """The pictures that can be used, split by picture."""
-    files = [file for file in found.captions if file not in unusable]
+def split_captions(found: Captioned, contents: Mapping[str, str], cfg: CaptionsConfig) -> CaptionParts:
+    """The pictures that can be used, split by picture; `contents` are theirs, as hashes."""
+    files = [file for file in found.captions if file in contents]
+    groups = _with_copies({file: found.groups[file] for file in files}, contents)
     test: list[str] = []
     if cfg.test_fraction:
-        files, test = _by_group(files, found.groups, cfg.test_fraction, cfg.split_seed)
-    train, valid = _by_group(files, found.groups, cfg.valid_fraction, cfg.split_seed + 1)
-    if len(train) < 2 or len(valid) < 2:
+        files, test = _by_group(files, groups, cfg.test_fraction, cfg.split_seed)
+    train, valid = _by_group(files, groups, cfg.valid_fraction, cfg.split_seed + 1)
+    if len(train) < 2 or len(valid) < 2 or (cfg.test_fraction and len(test) < 2):
+        largest, size = Counter(groups.values()).most_common(1)[0]
         raise DataError(
-            f"{cfg.pairs}: {counted(len(train) + len(valid) + len(test), 'picture', 'is', 'are')} too few to learn from "
-            "some and to hold some out.",
+            f"{cfg.pairs}: {counted(len(groups), 'picture', 'is', 'are')} too few to learn from some and to hold some out: "
+            f"{len(train)} would be learned from, {len(valid)} validated on, {len(test)} tested on, and each part needs "
+            "two or more." + (f" Pictures of a group stay together, and '{largest}' has {size}." if size > 1 else ""),
             "DATA_SMALL",
         )
     return CaptionParts(*({file: found.captions[file] for file in part} for part in (train, valid, test)))
 
 
+def _with_copies(groups: Mapping[str, str], contents: Mapping[str, str]) -> dict[str, str]:
+    """Groups that have a picture in common, by its content, become one: called by the first of their names.
+
+    >>> _with_copies({"1.png": "b", "2.png": "a", "3.png": "c"}, {"1.png": "same", "2.png": "same", "3.png": "other"})
+    {'1.png': 'a', '2.png': 'a', '3.png': 'c'}
+    """
+    joined: dict[str, str] = {}  # each group with one that it was joined to, whose name comes before its own
+
+    def first(group: str) -> str:
+        while group in joined:
+            group = joined[group]
+        return group
+
+    owners: dict[str, str] = {}
+    for file, group in groups.items():
+        one, other = sorted((first(group), first(owners.setdefault(contents[file], group))))
+        if one != other:
+            joined[other] = one
+    return {file: first(group) for file, group in groups.items()}
+
+
 def _by_group(files: list[str], groups: Mapping[str, str], fraction: float, seed: int) -> tuple[list[str], list[str]]:
     return hash_split(files, [groups[file] for file in files], [""] * len(files), fraction, seed)
+
+
+def _inside(folder: Path, file: str) -> str:
+    """A file's path from the folder of the images, as far as it lies there."""
+    if os.path.isabs(file) and Path(os.path.normpath(file)).is_relative_to(folder.absolute()):
+        return os.path.relpath(file, folder)
+    return os.path.normpath(file) if file else ""
 
 
 def _folder(cfg: CaptionsConfig, table: Path) -> Path:

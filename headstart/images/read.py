@@ -46,14 +46,20 @@ def find_images(folder: str | Path) -> list[str]:
     return sorted(found)
 
 
+def check_image(path: Path) -> os.stat_result:
+    """What the file system knows of an image file; refused if that is enough to tell that it cannot be used."""
+    check_file(path)
+    found = path.stat()
+    if not found.st_size:
+        raise _refusal(path, "the file is empty")
+    if found.st_size > MOST_BYTES:
+        raise _refusal(path, f"{found.st_size:,} bytes are more than the {MOST_BYTES:,} that are read")
+    return found
+
+
 def read_image(path: Path) -> Image.Image:
     """The first frame of an image file, upright and in RGB; a DataError of one sentence for what cannot be used."""
-    check_file(path)
-    size = path.stat().st_size
-    if not size:
-        raise _refusal(path, "the file is empty")
-    if size > MOST_BYTES:
-        raise _refusal(path, f"{size:,} bytes are more than the {MOST_BYTES:,} that are read")
+    check_image(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what it warns of is a bomb, which is refused below, or bad metadata

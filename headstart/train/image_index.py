@@ -1,6 +1,6 @@
 """What an image tower makes of the pictures in a folder, computed once for each file and kept in the cache directory.
 
-The file is named by the tower and by the folder. A picture is known by its name, size and time of change, or, where
+The file is named by the tower and by the folder. A picture is known by its name, size and times of change, or, where
 one of these is new, by its SHA-256: what was added or changed is looked at, what is gone is forgotten.
 """
 
@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -20,35 +20,45 @@ from torch import Tensor
 
 from headstart.errors import DataError
 from headstart.images.pixels import pixels_of
-from headstart.images.read import read_image
+from headstart.images.read import check_image, read_image
 from headstart.shapes import PixelsConfig
-from headstart.text.files import check_file
 from headstart.text.packs import cache_folder
 from headstart.train.disk import write_file
 from headstart.train.watch import Watch
 
 AT_ONCE = 4  # pictures; more at once take fresh memory for each layer, which costs more than they save
 See = Callable[[Tensor], Tensor]  # (B, 3, S, S) -> (B, D)
+Facts = tuple[int, ...]  # size, and when content and state of the file were changed, in nanoseconds
 
 
 @dataclass(frozen=True)
-class Seen:
-    """The pictures that could be used, what the tower made of them, and why the others could not."""
+class Checked:
+    """Which pictures can be used."""
 
-    files: list[str]
+    contents: dict[str, str]  # SHA-256 of each that can
+    bad: dict[str, str]  # and why each other cannot
+
+
+@dataclass(frozen=True)
+class Seen(Checked):
+    """And what the tower made of them."""
+
     vectors: Tensor  # (M, D)
-    bad: dict[str, str]
     new: int  # pictures that had to be looked at
+
+    @property
+    def files(self) -> list[str]:
+        return list(self.contents)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What is kept of one picture."""
+    """What is kept of one picture: its vector, or why it has none."""
 
-    size: int
-    changed: int  # nanoseconds
+    facts: Facts
     sha256: str
-    vector: Tensor  # (D,)
+    vector: Tensor | None  # (D,)
+    bad: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,79 +73,88 @@ class ImageIndex:
         folder = Path(os.path.abspath(folder))
         kept = cache_folder() / "images" / f"{self.key[:16]}-{_sha256(str(folder).encode())[:16]}.safetensors"
         before = _read(kept)
-        known = {name: entry for name, entry in before.items() if os.path.exists(folder / name)}
+        known = _still_there(folder, before)
         unchanged = len(known) == len(before)
         bad: dict[str, str] = {}
-        fresh: list[tuple[str, int, int, str]] = []
-        contents = {entry.sha256: entry.vector for entry in before.values()}
+        fresh: list[tuple[str, Facts, str]] = []
+        contents = {entry.sha256: entry for entry in before.values()}
         for name in files:
             try:
-                size, changed = _facts(folder, name)
+                facts = _facts(folder, name)
+                old = known.get(name)
+                if old is None or old.facts != facts:
+                    unchanged = False
+                    known.pop(name, None)
+                    content = _content(folder / name)
+                    if content in contents:
+                        known[name] = replace(contents[content], facts=facts)
+                    else:
+                        fresh.append((name, facts, content))
             except DataError as error:
                 bad[name] = _cause(error, folder / name)
-                continue
-            old = known.get(name)
-            if old is None or (old.size, old.changed) != (size, changed):
-                unchanged = False
-                content = _sha256((folder / name).read_bytes())
-                if content in contents:
-                    known[name] = Entry(size, changed, content, contents[content])
-                else:
-                    known.pop(name, None)
-                    fresh.append((name, size, changed, content))
         try:
-            for name, entry in self._look(folder, fresh, bad, watch or Watch()):
-                known[name] = entry  # noqa: PERF403 (one at a time: it may be stopped)
-        finally:  # whatever stops it, what was looked at is kept
+            for name, entry in self._look(folder, fresh, watch or Watch()):  # one at a time: it may be stopped
+                known[name] = entry
+        finally:  # whatever stops it, what was looked at is kept, beside what another process has kept meanwhile
             if not unchanged:
-                _write(kept, known)
-        good = [name for name in files if name in known and name not in bad]
-        vectors = torch.stack([known[name].vector for name in good]) if good else torch.empty(0, 0)
-        return Seen(good, vectors, bad, len(fresh))
+                _write(kept, {**_still_there(folder, _read(kept)), **known})
+        bad |= {name: known[name].bad for name in files if name not in bad and known[name].bad}
+        good = {name: known[name] for name in files if name not in bad}
+        return Seen({name: entry.sha256 for name, entry in good.items()}, bad, _stacked(good), len(fresh))
 
-    def _look(
-        self, folder: Path, fresh: Sequence[tuple[str, int, int, str]], bad: dict[str, str], watch: Watch
-    ) -> Iterator[tuple[str, Entry]]:
+    def _look(self, folder: Path, fresh: Sequence[tuple[str, Facts, str]], watch: Watch) -> Iterator[tuple[str, Entry]]:
         if not fresh:
             return
         with watch.bar("images", len(fresh)):
             for start in range(0, len(fresh), AT_ONCE):
                 part, pixels = [], []
-                for each in fresh[start : start + AT_ONCE]:
+                for name, facts, content in fresh[start : start + AT_ONCE]:
                     try:
-                        pixels.append(torch.from_numpy(pixels_of(read_image(folder / each[0]), self.pixels)))
-                        part.append(each)
+                        pixels.append(torch.from_numpy(pixels_of(read_image(folder / name), self.pixels)))
+                        part.append((name, facts, content))
                     except DataError as error:
-                        bad[each[0]] = _cause(error, folder / each[0])
+                        yield name, Entry(facts, content, None, _cause(error, folder / name))
                 if part:
                     with torch.inference_mode():
                         vectors = self.see(torch.stack(pixels).to(self.device)).float().cpu().clone()
-                    for (name, size, changed, content), vector in zip(part, vectors, strict=True):
-                        yield name, Entry(size, changed, content, vector)
+                    for (name, facts, content), vector in zip(part, vectors, strict=True):
+                        yield name, Entry(facts, content, vector)
                 watch.reach(min(start + AT_ONCE, len(fresh)), "looked at")
 
 
-def unusable(folder: Path, files: Sequence[str], watch: Watch) -> dict[str, str]:
-    """What is wrong with each file that cannot be used; every one is decoded."""
-    bad = {}
+def check_images(folder: Path, files: Sequence[str], watch: Watch) -> Checked:
+    """Which files can be used, without looking at them; every one is decoded."""
+    found = Checked({}, {})
     with watch.bar("images", len(files)):
         for i, name in enumerate(files, start=1):
             try:
                 _facts(folder, name)
+                content = _content(folder / name)
                 read_image(folder / name)
+                found.contents[name] = content
             except DataError as error:
-                bad[name] = _cause(error, folder / name)
+                found.bad[name] = _cause(error, folder / name)
             watch.reach(i, "checked")
-    return bad
+    return found
 
 
-def _facts(folder: Path, name: str) -> tuple[int, int]:
-    """Size and time of change of a file in the folder."""
-    if os.path.isabs(name) or name.startswith(".."):
+def _facts(folder: Path, name: str) -> Facts:
+    """What tells, without reading it, that a file in the folder is the one that it was."""
+    if os.path.isabs(name) or name.split(os.sep)[0] == "..":
         raise DataError(f"{folder / name}: not in the folder of the images.", "DATA_PATH")
-    check_file(folder / name)
-    found = (folder / name).stat()
-    return found.st_size, found.st_mtime_ns
+    found = check_image(folder / name)
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _content(path: Path) -> str:
+    try:
+        return _sha256(path.read_bytes())
+    except OSError as error:  # somebody has just taken it away
+        raise DataError(f"{path}: cannot be read ({error.strerror}).", "DATA_PATH") from None
+
+
+def _still_there(folder: Path, entries: dict[str, Entry]) -> dict[str, Entry]:
+    return {name: entry for name, entry in entries.items() if os.path.exists(folder / name)}
 
 
 def _cause(error: DataError, path: Path) -> str:
@@ -151,16 +170,20 @@ def _read(file: Path) -> dict[str, Entry]:
     """What is kept, by name; nothing if it is not there or damaged: it is made again."""
     try:
         with safe_open(file, "pt") as kept:
-            entries, vectors = json.loads(kept.metadata()["entries"]), kept.get_tensor("vectors")
+            entries, vectors = json.loads(kept.metadata()["entries"]), iter(kept.get_tensor("vectors"))
         return {
-            name: Entry(size, changed, content, vector)
-            for (name, (size, changed, content)), vector in zip(entries.items(), vectors, strict=True)
+            name: Entry(tuple(facts), content, None if bad else next(vectors), bad)
+            for name, (facts, content, bad) in entries.items()
         }
-    except (FileNotFoundError, SafetensorError, KeyError, ValueError, TypeError):
+    except (FileNotFoundError, SafetensorError, KeyError, ValueError, TypeError, StopIteration):
         return {}
 
 
 def _write(file: Path, known: dict[str, Entry]) -> None:
-    entries = {name: (entry.size, entry.changed, entry.sha256) for name, entry in known.items()}
-    vectors = torch.stack([entry.vector for entry in known.values()]) if known else torch.empty(0, 0)
-    write_file(file, save({"vectors": vectors}, {"entries": json.dumps(entries)}))
+    entries = {name: (entry.facts, entry.sha256, entry.bad) for name, entry in known.items()}
+    write_file(file, save({"vectors": _stacked(known)}, {"entries": json.dumps(entries)}))
+
+
+def _stacked(entries: dict[str, Entry]) -> Tensor:
+    vectors = [entry.vector for entry in entries.values() if entry.vector is not None]
+    return torch.stack(vectors) if vectors else torch.empty(0, 0)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from headstart.config import MatchConfig
-from headstart.errors import ModelError
+from headstart.errors import DataError, ModelError
 from headstart.images.captions import Captioned, CaptionParts, Captions, read_captions, split_captions, table_of
 from headstart.images.read import bad_notes, refuse_bad
 from headstart.models.dual import DualEncoder, Space, TextTower
@@ -42,7 +42,7 @@ from headstart.text.split import digest
 from headstart.text.tokenizer import Tokenizer, rows_to_read
 from headstart.train.checkpoint import fingerprint, weights
 from headstart.train.features import kept
-from headstart.train.image_index import unusable
+from headstart.train.image_index import Checked, check_images
 from headstart.train.loop import prepare_device, train
 from headstart.train.matcher import index_of, open_encoder, open_text_tower, write_dual
 from headstart.train.run import Run
@@ -60,7 +60,7 @@ class Matching:
     shape: DualConfig
     found: Captioned
     parts: CaptionParts
-    bad: dict[str, str]  # pictures that cannot be used, and why
+    pictures: Checked
     tokenizer: Tokenizer
     dual: DualEncoder
     pairs: Pairs[Any]
@@ -91,10 +91,10 @@ def prepare(cfg: MatchConfig, watch: Watch) -> Matching:
     if asked_once:
         dual.eval()
         seen = index_of(dual.see, dual.image, image.pixels, device)(found.folder, files, watch)
-    bad = seen.bad if asked_once else unusable(found.folder, files, watch)
-    refuse_bad(bad, cfg.data.strict, len(files) - len(bad), str(found.folder))
-    _tell_left_out(found, bad, watch)  # before the rest is found to be too few
-    parts = split_captions(found, bad, cfg.data)
+    checked = seen if asked_once else check_images(found.folder, files, watch)
+    refuse_bad(checked.bad, cfg.data.strict, len(checked.contents), str(found.folder))
+    _tell_left_out(found, checked.bad, watch)  # before the rest is found to be too few
+    parts = split_captions(found, checked.contents, cfg.data)
     started: dict[str, float] = {}
     if asked_once:
         texts = sorted({text for file in seen.files for text in found.captions[file]})
@@ -115,7 +115,7 @@ def prepare(cfg: MatchConfig, watch: Watch) -> Matching:
     steps = cfg.epochs * per_epoch
     schedule = cfg.train.scheduled(steps, eval_every=max(per_epoch, (cfg.train.steps or steps) // LOOKS))
     cfg = cfg.model_copy(update={"pool": pool, "train": schedule})
-    return Matching(cfg, shape, found, parts, bad, base.tokenizer, dual, pairs, task, started)
+    return Matching(cfg, shape, found, parts, checked, base.tokenizer, dual, pairs, task, started)
 
 
 def match(cfg: MatchConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def match(cfg: MatchConfig, out: str | Path, resume: bool = False, watch: Watch 
             "start": job.started or None,
             "valid": {**(progress.best or {}), **scores_of(job.embedded(parts.valid))},
             "test": _open_test_captions(run, job) if parts.test else None,
-            "bad_images": len(job.bad),
+            "bad_images": len(job.pictures.bad),
             "parameters": sum(p.numel() for p in job.dual.parameters()),
             "trained_parameters": trained,
             "seconds": round(progress.seconds, 3),
@@ -187,13 +187,21 @@ def _tell_left_out(found: Captioned, bad: dict[str, str], watch: Watch) -> None:
 
 
 def _tell_facts(run: Run, job: Matching, watch: Watch) -> None:
-    facts = job.parts.facts()
+    """Keep and tell what is learned from; a run that goes on must find the same pictures."""
+    contents = (f"{file}\t{content}" for file, content in sorted(job.pictures.contents.items()))
+    facts, before = {**job.parts.facts(), "pictures_sha256": digest(*contents)}, run.read_json("data.json")
+    if any(before.get(name, facts[name]) != facts[name] for name in ("split_sha256", "pictures_sha256")):
+        raise DataError(
+            f"{job.found.folder}: images were added, changed or deleted since this run began. Put them back, or begin a "
+            "new run with another --out.",
+            "DATA_CHANGED",
+        )
     run.add_data_facts(
         {
             **facts,
             "folder": str(job.found.folder),
             "blank_rows": job.found.blank,
-            "bad_images": job.bad,
+            "bad_images": job.pictures.bad,
             "reading": job.found.reading.facts(),
             "tokenizer_sha256": job.tokenizer.sha256,
         }

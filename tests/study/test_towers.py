@@ -113,8 +113,10 @@ def test_a_tower_of_the_same_name_does_not_take_the_place_of_a_finished_one(
     study: tuple[TowersConfig, Path], pictures: Path, towers: dict[str, str], tmp_path: Path
 ) -> None:
     other = shutil.copytree(towers["text"], tmp_path / Path(towers["text"]).name)
-    cfg, out = study
-    with pytest.raises(ConfigError, match=rf"split0 was begun with other settings: text: {towers['text']}, not {other}"):
+    out = study[1]
+    with pytest.raises(
+        ConfigError, match=rf"split0 was begun with other settings: text: {towers['text']}, not {other}"
+    ):
         compare_towers(settings(pictures, {**towers, "text": str(other)}), out)
     moved = shutil.copytree(pictures, tmp_path / "moved")
     compare_towers(settings(moved, towers), out)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
 from headstart.config import MatchConfig
 from headstart.errors import DataError, ModelError
 from headstart.models.vision import ImageTransformer
 from headstart.schema import parse
+from headstart.shapes import PixelsConfig
 from headstart.train import image_index
 from headstart.train.image_index import ImageIndex
 from headstart.train.match import match
@@ -168,6 +171,30 @@ def test_a_tower_that_changed_since_the_run_began_is_refused(
         match(config(pictures, mine), tmp_path / "run", resume=True)
 
 
+@pytest.mark.parametrize("scope", ["head", "full"])
+@pytest.mark.parametrize("change", ["deleted", "repainted"])
+def test_pictures_that_changed_since_the_run_began_are_refused(
+    change: str, scope: str, pictures: Path, towers: dict[str, str], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(pictures, tmp_path / "pictures")
+    cfg = config(folder, towers, scope=scope, space={"width": 16, "start": "random"})
+
+    class Killer(Watch):
+        def advance(self, done: int, loss: float, tokens_per_second: float) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        match(cfg, tmp_path / "run", watch=Killer())
+    picture = folder / "images" / "red-blue-0.png"
+    before = picture.read_bytes()
+    picture.unlink() if change == "deleted" else Image.new("RGB", (9, 9), "purple").save(picture)
+    with pytest.raises(DataError, match="images were added, changed or deleted since this run began") as error:
+        match(cfg, tmp_path / "run", resume=True)
+    assert error.value.code == "DATA_CHANGED"
+    picture.write_bytes(before)
+    assert match(cfg, tmp_path / "run", resume=True)["steps"] == 12
+
+
 def test_other_verbs_say_what_such_a_run_is(matcher: Path, towers: dict[str, str]) -> None:
     with pytest.raises(ModelError, match="matches captions and pictures"):
         read_model(matcher / "model")
@@ -191,7 +218,6 @@ class Eye:
 
 def test_the_index_looks_only_at_what_is_new_and_forgets_what_is_gone(pictures: Path, tmp_path: Path) -> None:
     from headstart.images.read import find_images
-    from headstart.shapes import PixelsConfig
 
     folder, eye = shutil.copytree(pictures / "images", tmp_path / "images"), Eye()
     index = ImageIndex(eye, PixelsConfig(size=8, edge=0), "key")
@@ -214,17 +240,71 @@ def test_the_index_looks_only_at_what_is_new_and_forgets_what_is_gone(pictures: 
     assert looked() == 0
     kept = image_index._read(next((tmp_path / "cache" / "images").glob("key*")))
     assert set(kept) == set(find_images(folder))
-    from PIL import Image
-
     Image.new("RGB", (9, 9), "purple").save(folder / "new.png")
     Image.new("RGB", (9, 9), "orange").save(folder / files[5])
     assert looked() == 2
     assert ImageIndex(eye, PixelsConfig(size=8, edge=0), "other")(folder, files[6:9]).new == 3
 
 
-def test_an_index_that_is_damaged_is_made_again_and_a_stop_keeps_what_was_seen(pictures: Path, cache: Path) -> None:
-    from headstart.shapes import PixelsConfig
+def test_a_picture_that_keeps_its_size_and_time_is_still_seen_to_have_changed(tmp_path: Path) -> None:
+    file, eye = tmp_path / "a.png", Eye()
+    index = ImageIndex(eye, PixelsConfig(size=8, edge=0), "key")
+    vectors = []
+    for color in ("red", "blue"):
+        Image.new("RGB", (8, 8), color).save(file, compress_level=0)
+        os.utime(file, ns=(10**18, 10**18))
+        vectors.append(index(tmp_path, ["a.png"]).vectors[0].tolist())
+    assert vectors[0][0] > vectors[0][2]
+    assert vectors[1][0] < vectors[1][2]
 
+
+def test_a_bad_file_is_read_once_and_a_huge_one_never(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bad.png").write_text("no image")
+    Image.new("RGB", (9, 9), "purple").save(tmp_path / "good.png")
+    with (tmp_path / "huge.png").open("wb") as file:
+        file.truncate(2**30)
+    files, index = ["bad.png", "good.png", "huge.png"], ImageIndex(Eye(), PixelsConfig(size=8, edge=0), "key")
+    read = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail("read") if path.name == "huge.png" else read(path))
+    first = index(tmp_path, files)
+    assert (first.new, first.files) == (2, ["good.png"])
+    assert first.bad["bad.png"] == "not a PNG, JPEG or WebP image"
+    assert first.bad["huge.png"].startswith("1,073,741,824 bytes are more than")
+    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail("read again"))
+    monkeypatch.setattr(image_index, "write_file", lambda *given: pytest.fail("written again"))
+    again = index(tmp_path, files)
+    assert (again.new, again.bad, again.contents) == (0, first.bad, first.contents)
+
+
+def test_a_file_that_is_taken_away_meanwhile_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a.png", "b.png"):
+        Image.new("RGB", (9, 9), "purple").save(tmp_path / name)
+    read = Path.read_bytes
+
+    def read_late(path: Path) -> bytes:
+        if path.name == "a.png":
+            path.unlink()
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_late)
+    seen = ImageIndex(Eye(), PixelsConfig(size=8, edge=0), "key")(tmp_path, ["a.png", "b.png"])
+    assert (seen.files, seen.bad) == (["b.png"], {"a.png": "cannot be read (No such file or directory)"})
+
+
+def test_two_that_look_at_the_same_time_keep_what_both_saw(pictures: Path) -> None:
+    files, eye = sorted(path.name for path in (pictures / "images").iterdir()), Eye()
+
+    def shared(pixels: torch.Tensor) -> torch.Tensor:
+        if not eye.shown:  # while this one looks, another looks at the rest
+            ImageIndex(eye, PixelsConfig(size=8, edge=0), "key")(pictures / "images", files[4:])
+        return pixels.mean((2, 3))
+
+    ImageIndex(shared, PixelsConfig(size=8, edge=0), "key")(pictures / "images", files[:4])
+    assert eye.shown == 44
+    assert ImageIndex(eye, PixelsConfig(size=8, edge=0), "key")(pictures / "images", files).new == 0
+
+
+def test_an_index_that_is_damaged_is_made_again_and_a_stop_keeps_what_was_seen(pictures: Path, cache: Path) -> None:
     files = sorted(path.name for path in (pictures / "images").iterdir())
     eye = Eye()
 
