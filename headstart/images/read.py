@@ -1,7 +1,7 @@
 """Image files made by others become pictures: what may be opened, how large, and every kind made one.
 
 What a file is, its content says, and only PNG, JPEG and WebP are tried. The size stands in the header, and a picture
-with too many pixels is refused before one of them is decoded.
+with too many pixels, or as thin as a line, is refused before one of them is decoded.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from headstart.text.files import check_file
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 MOST_PIXELS = 50_000_000
+LONGEST = 50  # sides by the shorter one, which is made as long as a model needs: the other grows with it
 MOST_BYTES = 20 * 2**20
 # A file that is called so is meant to be a picture; what else lies in a folder is passed over.
 NAMES = {".png", ".jpg", ".jpeg", ".jpe", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".svg", ".heic", ".avif", ".ico"}
@@ -66,6 +67,8 @@ def read_image(path: Path) -> Image.Image:
             with Image.open(path, formats=FORMATS) as image:
                 if image.width * image.height > MOST_PIXELS:
                     raise Image.DecompressionBombError(f"{image.width:,} x {image.height:,} pixels")
+                if max(image.size) > LONGEST * min(image.size):
+                    raise _refusal(path, f"{image.width:,} x {image.height:,} pixels are a line and not a picture")
                 image.load()
                 return _rgb(ImageOps.exif_transpose(image))
     except UnidentifiedImageError:

@@ -44,7 +44,7 @@ from headstart.train.checkpoint import fingerprint, weights
 from headstart.train.features import kept
 from headstart.train.image_index import Checked, check_images
 from headstart.train.loop import prepare_device, train
-from headstart.train.matcher import index_of, open_encoder, open_text_tower, write_dual
+from headstart.train.matcher import COMPUTED, index_of, open_encoder, open_text_tower, write_dual
 from headstart.train.run import Run
 from headstart.train.watch import Watch
 
@@ -90,7 +90,7 @@ def prepare(cfg: MatchConfig, watch: Watch) -> Matching:
     files, asked_once = list(found.captions), cfg.scope == "head" or cfg.canonical
     if asked_once:
         dual.eval()
-        seen = index_of(dual.see, dual.image, image.pixels, device)(found.folder, files, watch)
+        seen = index_of(dual.see, dual.image, image.model_dump_json(), image.pixels, device)(found.folder, files, watch)
     checked = seen if asked_once else check_images(found.folder, files, watch)
     refuse_bad(checked.bad, cfg.data.strict, len(checked.contents), str(found.folder))
     _tell_left_out(found, checked.bad, watch)  # before the rest is found to be too few
@@ -165,7 +165,8 @@ def _kept_captions(
     tower: TextTower, texts: Sequence[str], tokenizer: Tokenizer, shape: DualConfig, device: str
 ) -> Tensor:
     """What a frozen text tower makes of captions, computed once: (texts, D)."""
-    decides = (fingerprint(weights(tower)), tokenizer.sha256, shape.pool, str(shape.text.context))
+    settings = shape.text.model_dump_json()
+    decides = (str(COMPUTED), fingerprint(weights(tower)), tokenizer.sha256, shape.pool, settings)
 
     @torch.inference_mode()
     def make() -> Tensor:

@@ -9,7 +9,6 @@ model/ of such a run
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -32,6 +31,7 @@ from headstart.text.batch import by_length, pad
 from headstart.text.hub import get_model
 from headstart.text.pack_contents import PACKS
 from headstart.text.packs import located
+from headstart.text.split import digest
 from headstart.text.tokenizer import Tokenizer, rows_to_read
 from headstart.train.checkpoint import fingerprint, load_weights, weights
 from headstart.train.image_index import ImageIndex, See
@@ -49,6 +49,7 @@ from headstart.train.run import Run
 
 ENCODERS = [name for name, pack in PACKS.items() if pack.kind == "encoder"]
 AT_ONCE = 256  # captions
+COMPUTED = 2  # grows when files are read or towers computed another way: what was kept before is made again
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class SavedMatcher:
     pixels: PixelsConfig
     context: int  # most tokens of a caption
     open_end: bool  # whether captions are read without an end token, as by a causal base of ours
+    image_settings: str  # of the image tower: with its weights they decide what it sees
     device: str = "cpu"
 
     @torch.inference_mode()
@@ -84,13 +86,13 @@ class SavedMatcher:
 
     @cached_property
     def index(self) -> ImageIndex:
-        return index_of(self.model.see, self.model.image_tower, self.pixels, self.device)
+        return index_of(self.model.see, self.model.image_tower, self.image_settings, self.pixels, self.device)
 
 
-def index_of(see: See, tower: nn.Module, pixels: PixelsConfig, device: str) -> ImageIndex:
-    """The index of pictures as an image tower sees them."""
-    key = hashlib.sha256(f"{fingerprint(weights(tower))} {pixels.model_dump_json()}".encode()).hexdigest()
-    return ImageIndex(see, pixels, key, device)
+def index_of(see: See, tower: nn.Module, settings: str, pixels: PixelsConfig, device: str) -> ImageIndex:
+    """The index of pictures as an image tower of these settings sees them."""
+    decides = (str(COMPUTED), fingerprint(weights(tower)), settings, pixels.model_dump_json())
+    return ImageIndex(see, pixels, digest(*decides), device)
 
 
 def build_dual(cfg: DualConfig) -> DualEncoder:
@@ -121,7 +123,10 @@ def read_dual(folder: Path) -> SavedMatcher:
     must_agree(tokenizer, cfg.text, folder)
     model = build_dual(cfg)
     load_weights(model, tensors)
-    return SavedMatcher(model.eval(), tokenizer, cfg.image.pixels, cfg.text.context, cfg.text.causal)
+    image = cfg.image
+    return SavedMatcher(
+        model.eval(), tokenizer, image.pixels, cfg.text.context, cfg.text.causal, image.model_dump_json()
+    )
 
 
 def open_text_tower(name: str) -> Saved:
@@ -202,7 +207,8 @@ def read_clip(folder: Path) -> SavedMatcher:
     model = Clip(cfg)
     load_weights(model, state)
     pixels = clip_pixels(_preparation(folder), int(cfg.vision_config.image_size), str(folder))
-    return SavedMatcher(model.eval(), tokenizer, pixels, int(cfg.text_config.max_position_embeddings), open_end=False)
+    context, settings = int(cfg.text_config.max_position_embeddings), cfg.vision_config.to_json_string()
+    return SavedMatcher(model.eval(), tokenizer, pixels, context, open_end=False, image_settings=settings)
 
 
 def _preparation(folder: Path) -> dict[str, Any]:

@@ -87,6 +87,8 @@ BAD: dict[str, tuple[str, bytes, str]] = {
     "GIF, which is not read": ("a.gif", b"GIF89a\x01\x00\x01\x00\x00\x00\x00;", "not a PNG, JPEG or WebP image"),
     "a bomb": ("a.png", png_header(50_000, 50_000), "pixels are more than the 50,000,000 that are decoded"),
     "a small bomb": ("a.png", png_header(9_000, 6_000), "9,000 x 6,000 pixels are more than the 50,000,000"),
+    "a line": ("a.png", png_header(60_000, 1), "60,000 x 1 pixels are a line and not a picture"),
+    "a thin column": ("a.png", png_header(10, 501), "10 x 501 pixels are a line"),
     "no pixels": ("a.png", png_header(8, 6), "damaged"),
 }
 
@@ -114,6 +116,11 @@ def test_a_bomb_is_refused_before_it_is_decoded(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("decoded"))
     with pytest.raises(DataError, match="more than the 50,000,000"):
         read_image(tmp_path / "a.png")
+
+
+def test_a_strip_that_is_no_line_is_read(tmp_path: Path) -> None:
+    red((400, 8)).save(tmp_path / "a.png")
+    assert read_image(tmp_path / "a.png").size == (400, 8)
 
 
 def test_only_what_is_called_an_image_is_found_and_below_folders_too(tmp_path: Path) -> None:

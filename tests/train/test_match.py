@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ from headstart.errors import DataError, ModelError
 from headstart.models.vision import ImageTransformer
 from headstart.schema import parse
 from headstart.shapes import PixelsConfig
+from headstart.tasks.retrieve import SeenPairs
 from headstart.train import image_index
 from headstart.train.image_index import ImageIndex
-from headstart.train.match import match
+from headstart.train.match import match, prepare
 from headstart.train.matcher import open_matcher, read_dual
 from headstart.train.model_dir import read_model
 from headstart.train.watch import Watch
@@ -113,6 +115,23 @@ def test_frozen_towers_look_at_every_picture_and_caption_once(
     monkeypatch.setattr("headstart.models.dual.TextTower.forward", lambda *given: pytest.fail("read again"))
     settings = {"data": {"pairs": str(pictures), "split_seed": 3}}
     match(config(pictures, towers, **settings), tmp_path / "second")
+
+
+@pytest.mark.parametrize(("tower", "file"), [("text", "model/config.json"), ("image", "config.json")])
+def test_a_tower_with_the_same_weights_and_other_settings_looks_again(
+    tower: str, file: str, pictures: Path, towers: dict[str, str], tmp_path: Path
+) -> None:
+    other = shutil.copytree(towers[tower], tmp_path / tower)
+    described = (other / file).read_text()
+    (other / file).write_text(re.sub(r'"heads": ?\d', '"heads": 4', described))
+    assert (other / file).read_text() != described
+
+    def seen(towers: dict[str, str]) -> torch.Tensor:
+        pairs = prepare(config(pictures, towers), Watch()).pairs
+        assert isinstance(pairs, SeenPairs)
+        return pairs.text_vectors if tower == "text" else pairs.image_vectors
+
+    assert not torch.equal(seen(towers), seen({**towers, tower: str(other)}))
 
 
 def test_bad_files_are_named_and_counted_and_the_rest_is_used(

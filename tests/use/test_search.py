@@ -90,6 +90,12 @@ def described(clip: Path, tmp_path: Path, **changes: Any) -> Path:
     return folder
 
 
+def test_a_clip_model_with_other_settings_looks_again(clip: Path, pictures: Path, tmp_path: Path) -> None:
+    vision = json.loads((clip / "config.json").read_text())["vision_config"]
+    other = described(clip, tmp_path, vision_config={**vision, "num_attention_heads": 4})
+    assert [ImageSearch.open(pictures / "images", str(name)).new for name in (clip, other, clip)] == [48, 48, 0]
+
+
 def test_a_clip_model_that_is_not_what_it_says_is_refused(clip: Path, tmp_path: Path) -> None:
     folder = described(clip, tmp_path, projection_dim=9)
     with pytest.raises(ModelError, match=r"do not make the CLIP model.*_projection.weight"):
