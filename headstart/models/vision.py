@@ -52,7 +52,8 @@ class MobileNet(Encoder):
         self.features = nn.Sequential(*blocks, _convolution(channels, self.width, 1, **how))
 
     def forward(self, pixels: Tensor) -> Tensor:
-        return self.features(pixels).mean((2, 3))
+        # The channels of a pixel beside each other: on a CPU, learning takes half to two thirds of the time.
+        return self.features(pixels.contiguous(memory_format=torch.channels_last)).mean((2, 3))
 
     def train(self, mode: bool = True) -> MobileNet:
         super().train(mode)

@@ -15,8 +15,8 @@ from torch.testing import assert_close
 from headstart.models.dual import DualEncoder, Space, TextTower
 from headstart.models.heads import mean_real
 from headstart.models.transformer import Transformer
-from headstart.models.vision import MOBILENET, ImageTransformer, MobileNet
-from headstart.shapes import PatchConfig, SpaceConfig, TransformerConfig
+from headstart.models.vision import MOBILENET, ImageTransformer, MobileNet, build_encoder
+from headstart.shapes import ImageConfig, PatchConfig, SpaceConfig, TransformerConfig
 from headstart.tasks import retrieve
 from headstart.tasks.canonical import start_canonical
 from headstart.tasks.retrieve import (
@@ -134,6 +134,21 @@ def test_mobilenet_has_the_shapes_of_its_paper_and_keeps_its_counts() -> None:
     before = model.features[0][1].running_mean.clone()
     assert model.train()(torch.randn(2, 3, 32, 32)).shape == (2, 1280)
     assert torch.equal(model.features[0][1].running_mean, before)
+
+
+@pytest.mark.parametrize("kind", ["mobilenet-v2", "efficientnet-lite0"])
+def test_pixels_with_their_channels_together_give_the_same_faster(kind: Any) -> None:
+    torch.manual_seed(0)
+    model, pixels = build_encoder(ImageConfig(kind=kind)).train(), torch.randn(2, 3, 64, 64)
+    together = []
+    for module in model.modules():
+        if isinstance(module, torch.nn.Conv2d):
+            module.register_forward_hook(
+                lambda _, __, out: together.append(out.is_contiguous(memory_format=torch.channels_last))
+            )
+    found = model(pixels).detach()
+    assert all(together)
+    assert_close(found, model.features(pixels).mean((2, 3)).detach(), atol=1e-5 * float(found.abs().max()), rtol=1e-5)
 
 
 def test_canonical_projections_find_what_pairs_share() -> None:
