@@ -152,8 +152,10 @@ def test_pairs_that_are_not_there_are_told(verb: str, pictures: Path, tmp_path: 
 
 def test_recall_that_guessing_reaches_is_left_out(pictures: Path, matcher: Path, tmp_path: Path) -> None:
     rows = (pictures / "pairs.csv").read_text().splitlines()
-    (tmp_path / "few.csv").write_text("\n".join([rows[0], rows[1], rows[7], rows[13]]))
-    told = run("match", "evaluate", matcher, tmp_path / "few.csv", "--images", pictures / "images", "--quiet")
+    (tmp_path / "few.csv").write_text("\n".join([rows[0], rows[1], rows[7], rows[13], "red-red-1.png,"]))
+    words = ["match", "evaluate", str(matcher), str(tmp_path / "few.csv"), "--images", str(pictures / "images")]
+    assert "Note: left out 1 row without a file or a caption.\n" in CliRunner().invoke(app, words).stderr
+    told = run(*words, "--quiet")
     assert told.startswith("3 captions, 3 images ")
     assert re.findall(r"(recall@\d+) +[\d.]+ +[\d.]+ to", told) == ["recall@1", "recall@1"]
     assert "\n! Too few images to judge by: recall@5 and recall@10 would be 1 by guessing.\n" in told

@@ -73,7 +73,9 @@ def search(
         str | None,
         Option(help="The wanted image, by file or caption: tells its rank for each caption, and what each word did."),
     ] = None,
-    png: Annotated[Path | None, Option(help="Draw a contact sheet to this file.", callback=ends(".png"))] = None,
+    png: Annotated[
+        Path | None, Option(help="Draw a contact sheet to this file, of 200 images at most.", callback=ends(".png"))
+    ] = None,
     html: Annotated[
         Path | None, Option(help="Write a contact sheet as one page to this file.", callback=ends(".html", ".htm"))
     ] = None,
@@ -314,7 +316,9 @@ def evaluate(
     data = parse(CaptionsConfig, nested_settings(settings, None)["data"])
     scores = scores_on(run, data, Bar(quiet))
     if not quiet:
-        show_notes(bad_notes(scores["bad_images"]))
+        blank = counted(scores["blank_rows"], "row")
+        left_out = [f"left out {blank} without a file or a caption."] if scores["blank_rows"] else []
+        show_notes([*bad_notes(scores["bad_images"]), *left_out])
     if as_json:
         show_json(scores)
     else:
