@@ -6,7 +6,6 @@ projections go through the training loop. Towers that learn go through it whole.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,8 +206,8 @@ def _tell_facts(run: Run, job: Matching, watch: Watch) -> None:
             "tokenizer_sha256": job.tokenizer.sha256,
         }
     )
-    files = {name: list(part) for name, part in job.parts.parts().items()}
-    run.write_json("split.json", {"folder": os.path.abspath(job.found.folder), **files})
+    contents_of = job.pictures.contents
+    run.write_json("split.json", {n: {f: contents_of[f] for f in part} for n, part in job.parts.parts().items()})
     images, captions = facts["images"], facts["captions"]
     watch.note(
         f"{images['train']:,} training, {images['valid']:,} validation, {images['test']:,} test pictures with "

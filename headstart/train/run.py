@@ -5,7 +5,7 @@
       env.json           versions, command, device, threads, seed, settings as asked, format of this directory;
                          `not_bit_identical`: what changed of these in a resume
       data.json          file hashes, split sizes, overlaps, label counts, truncation
-      split.json         matching: the images of each part
+      split.json         matching: the images of each part, with their SHA-256
       receipt.json       fine-tuning: which tensors were copied, and what moved
       log.jsonl          one record a line: `split` is train, valid, sample, spike or nonfinite; the clock is under `wall`
       tensorboard/       the same as TensorBoard events

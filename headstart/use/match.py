@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,20 +38,20 @@ def evaluate(model: str, data: CaptionsConfig, watch: Watch | None = None) -> di
     )
     return {
         **scores_of(embedded),
-        "trained_on": trained_on(model, found.folder, seen.files),
+        "trained_on": trained_on(model, seen.contents),
         "blank_rows": found.blank,
         "bad_images": seen.bad,
     }
 
 
-def trained_on(model: str, folder: Path, files: Sequence[str]) -> dict[str, int]:
-    """How many of the files the run was trained on, and how many more chose its best step; of a CLIP model, none."""
+def trained_on(model: str, contents: Mapping[str, str]) -> dict[str, int]:
+    """How many of the images the run was trained on, and how many more chose its best step; of a CLIP model, none."""
     counts = {"train": 0, "valid": 0}
     if (Path(model) / "split.json").is_file():
         split = Run(Path(model)).read_json("split.json")
-        asked = {os.path.realpath(folder / file) for file in files}
         for part in counts:
-            counts[part] = sum(os.path.realpath(os.path.join(split["folder"], f)) in asked for f in split[part])
+            known = set(split[part].values())
+            counts[part] = sum(content in known for content in contents.values())
     return counts
 
 
@@ -91,6 +90,6 @@ def classify(
             for file, guess, row in zip(search.files, best, probabilities.tolist(), strict=True)
         ],
         "scores": class_scores([t for t, _ in known], [p for _, p in known], len(names)) if known else None,
-        "trained_on": trained_on(model, search.folder.path, search.files),
+        "trained_on": trained_on(model, search.contents),
         "bad_images": search.bad,
     }

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import cached_property
 from pathlib import Path
 
 from torch import Tensor
@@ -98,7 +99,7 @@ class ImageSearch:
 
     matcher: SavedMatcher
     folder: ImageFolder
-    files: list[str]  # those that can be used
+    contents: dict[str, str]  # SHA-256 of each file that can be used
     images: Tensor  # (M, E)
     bad: dict[str, str]  # files that cannot be used, and why
     new: int  # files that had to be looked at
@@ -112,7 +113,12 @@ class ImageSearch:
         matcher = open_matcher(model)
         seen = matcher.index(folder.path, folder.files, watch)
         refuse_bad(seen.bad, strict, len(seen.files), str(folder.path))
-        return cls(matcher, folder, seen.files, matcher.embed_seen(seen.vectors), seen.bad, seen.new)
+        return cls(matcher, folder, seen.contents, matcher.embed_seen(seen.vectors), seen.bad, seen.new)
+
+    @cached_property
+    def files(self) -> list[str]:
+        """Those that can be used."""
+        return list(self.contents)
 
     def scores(self, captions: Sequence[str]) -> Tensor:
         """The cosine of every caption with every image, (N, M)."""
