@@ -80,7 +80,7 @@ class WrittenLoop(nn.Module):
 
 
 class TorchTransformer(nn.Module):
-    """nn.Transformer of the same shape, with the weights of ours."""
+    """nn.Transformer of the same shape, with the embeddings and the head of ours."""
 
     def __init__(self, model: TransformerSeq2Seq, cfg: Seq2SeqConfig) -> None:
         super().__init__()

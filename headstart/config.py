@@ -306,7 +306,16 @@ class TranslateConfig(Frozen):
     @model_validator(mode="before")
     @classmethod
     def target_follows_source(cls, given: Any) -> Any:
-        return {"target": given["source"], **given} if isinstance(given, Mapping) and "source" in given else given
+        """Characters, unless something else is said of the source, or of the target alone."""
+        if not isinstance(given, Mapping):
+            return given
+        levels: dict[str, Any] = {}
+        kind = cls.model_fields["source"].default.kind
+        for side in ("source", "target"):
+            asked = given.get(side, levels.get("source", {}))
+            levels[side] = {"kind": kind, **asked} if isinstance(asked, Mapping) else asked
+            kind = levels[side]["kind"] if isinstance(levels[side], Mapping) else getattr(asked, "kind", kind)
+        return {**given, **levels}
 
     @model_validator(mode="before")
     @classmethod

@@ -137,6 +137,8 @@ class Seq2SeqConfig(Frozen):
             raise ValueError(f"hidden ({self.hidden}) must be even for positions and for two_way")
         if self.cell != "fused" and (not self.kind.startswith("gru") or self.two_way):
             raise ValueError(f"the written-out cell ('{self.cell}') is a GRU that reads one way")
+        if self.recurrent and (self.positions or self.heads > 1 or not self.causal):
+            raise ValueError(f"positions, heads and causal belong to attention; kind '{self.kind}' is recurrent")
         if self.two_way and not self.recurrent:
             raise ValueError("two_way is for recurrent encoders; one of attention always reads both ways")
         return self

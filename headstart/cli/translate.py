@@ -49,6 +49,15 @@ SourceColumn = Annotated[
 TargetColumn = Annotated[
     str | None, Option("--target-column", help="Column that holds the target. [default: found by its name]")
 ]
+Split = Annotated[str | None, Option("--split", help="texts or words. [default: as in training]")]
+LengthPenalty = Annotated[
+    float,
+    Option(
+        "--length-penalty",
+        min=0.0,
+        help="Scores are divided by length to this power; 0 favours short translations.",
+    ),
+]
 
 
 @translate.command("train")
@@ -160,12 +169,10 @@ def apply(
         list[str] | None, Argument(metavar="TEXT...", help="Texts to translate.", show_default=False)
     ] = None,
     file: Annotated[str | None, Option(help="Texts to translate: one a line.")] = None,
-    split: Annotated[str | None, Option(help="texts or words. [default: as in training]")] = None,
+    split: Split = None,
     beam: Annotated[int, Option(min=1, help="Translations followed at once; 1 is greedy.")] = 1,
-    n_best: Annotated[int, Option(min=1, help="Show this many of them.")] = 1,
-    length_penalty: Annotated[
-        float, Option(min=0.0, help="Scores are divided by length to this power; 0 favours short translations.")
-    ] = 1.0,
+    n_best: Annotated[int, Option(min=1, help="Show this many of them, and follow as many at least.")] = 1,
+    length_penalty: LengthPenalty = 1.0,
     attention: Annotated[
         Path | None, Option(help="Draw what each token looked at to this .png, .svg or .html file.")
     ] = None,
@@ -173,7 +180,7 @@ def apply(
     debug: Debug = False,
 ) -> None:
     """Translate each TEXT with the model in RUN."""
-    from headstart.errors import UserError, did_you_mean
+    from headstart.errors import UserError
     from headstart.text.read import read_lines
 
     asked = [*(texts or []), *(read_lines(file) if file else [])]
@@ -181,8 +188,7 @@ def apply(
         raise UserError(
             f"Nothing to translate: '{run}' is taken for the run. Give the run first, then texts or --file."
         )
-    if split not in (None, "texts", "words"):
-        raise UserError(f"--split takes texts or words, not '{split}'.{did_you_mean(split, ('texts', 'words'))}")
+    _check_split(split)
     if attention and len(asked) > 1:
         raise UserError(f"--attention draws one translation; {len(asked)} texts were given.")
     from headstart.use.translate import Translations
@@ -191,8 +197,9 @@ def apply(
     records = translator.translate(asked, split, max(beam, n_best), n_best, length_penalty)
     if attention:
         _draw_attention(run, translator.attention(asked[0], split), attention)
+    _note_lost(records)
     if as_json:
-        show_json(records)
+        show_json([{key: record[key] for key in ("source", "translation", "score", "n_best")} for record in records])
         return
     for record in records:
         show(record["translation"])
@@ -209,7 +216,9 @@ def evaluate(
     pairs: Annotated[
         list[str], Argument(metavar="PAIRS", help="One table of pairs, or two files.", show_default=False)
     ],
+    split: Split = None,
     beam: Annotated[int, Option(min=1, help="Translations followed at once; 1 is greedy.")] = 1,
+    length_penalty: LengthPenalty = 1.0,
     source_column: SourceColumn = None,
     target_column: TargetColumn = None,
     encoding: Encoding = None,
@@ -225,11 +234,13 @@ def evaluate(
 
     if len(pairs) > 2:
         raise UserError(f"PAIRS are one table or two files, not {len(pairs)}.")
+    _check_split(split)
     from headstart.use.translate import Translations
 
     reading = reading_for(reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes))
     where = [located(path) for path in pairs]
-    scores = Translations.load(run).evaluate(where, source_column, target_column, beam, reading)
+    translator = Translations.load(run)
+    scores = translator.evaluate(where, source_column, target_column, beam, reading, split, length_penalty)
     show_notes(reading.notes())
     if as_json:
         show_json(scores)
@@ -311,6 +322,27 @@ def grid(
     show(f"{out}: results.json, table.csv, curves.png, heatmap.png")
 
 
+def _check_split(split: str | None) -> None:
+    from headstart.errors import UserError, did_you_mean
+
+    if split not in (None, "texts", "words"):
+        raise UserError(f"--split takes texts or words, not '{split}'.{did_you_mean(split, ('texts', 'words'))}")
+
+
+def _note_lost(records: list[dict[str, Any]]) -> None:
+    """Say what the translations lack."""
+    unread = [record["source"] for record in records if record["unknown"]]
+    endless = [record["source"] for record in records if not record["finished"]]
+    notes = (
+        (unread, "with letters or words that this model has never seen"),
+        (endless, "whose translation found no end and is cut off"),
+    )
+    for texts, what in notes:
+        if texts:
+            some = ", ".join(repr(text[:40]) for text in texts[:3]) + (", ..." if len(texts) > 3 else "")
+            show_notes([f"{counted(len(texts), 'text')} {what}: {some}."])
+
+
 def _draw_attention(run: str, attended: list[Attended], file: Path) -> None:
     from headstart.errors import ModelError, UserError
     from headstart.show.inspection import Inspection
@@ -343,7 +375,7 @@ def _show_scores(part: str, scores: dict[str, Any]) -> None:
         "exact match": scores["exact_match"],
         "character error rate": scores["character_error_rate"],
         "token error rate": scores["token_error_rate"],
-        "BLEU": scores["bleu"],
+        f"BLEU{' (of characters)' * ('tok:char' in scores['bleu']['signature'])}": scores["bleu"],
         "chrF": scores["chrf"],
     }
     loss = {"value": scores["loss"], "interval": scores["loss_interval"]}

@@ -6,7 +6,8 @@ A step function takes the tokens that were added, (B, T), and gives the logits o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -110,7 +111,8 @@ def search(
     for i in open_:
         for ids, total in zip(written[i].tolist(), sums[i].tolist(), strict=True):
             found[int(texts[i])].append(Hypothesis(ids, total, total / len(ids) ** length_penalty, False))
-    return [sorted(each, key=lambda h: (not h.finished, -h.score))[:beams] for each in found]
+    possible = ([h for h in each if h.log_probability > -math.inf] for each in found)
+    return [sorted(each, key=lambda h: (not h.finished, -h.score))[:beams] for each in possible]
 
 
 def _settled(found: list[Hypothesis], beams: int, worth: float) -> bool:
@@ -121,11 +123,13 @@ def _settled(found: list[Hypothesis], beams: int, worth: float) -> bool:
 class TranslationStep:
     """The step function of an encoder and decoder that have read their sources."""
 
-    def __init__(self, model: Seq2Seq, state: State) -> None:
-        self.model, self.state = model, state
+    def __init__(self, model: Seq2Seq, state: State, never: Sequence[int] = ()) -> None:
+        """`never` are tokens that no text has, such as padding."""
+        self.model, self.state, self.never = model, state, list(never)
 
     def __call__(self, ids: Tensor) -> Tensor:
         logits, self.state = self.model.step(ids, self.state)
+        logits[:, self.never] = -torch.inf
         return logits
 
     def keep(self, rows: Tensor) -> None:

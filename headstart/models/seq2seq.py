@@ -12,6 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -133,9 +134,8 @@ class TransformerSeq2Seq(Seq2Seq):
         self.square, self.scale, self.heads = cfg.causal, cfg.hidden**0.5, cfg.heads
         self.encoder = Transformer(shape)
         self.target = nn.Embedding(cfg.target_vocab, cfg.hidden)
-        self.register_buffer(
-            "waves", sinusoids(cfg.context, cfg.hidden) * float(cfg.positions), persistent=False
-        )  # not weights, and in no file
+        waves = sinusoids(cfg.context, cfg.hidden) if cfg.positions else torch.zeros(cfg.context, cfg.hidden)
+        self.register_buffer("waves", waves, persistent=False)  # not weights, and in no file
         self.drop = nn.Dropout(cfg.dropout)
         self.layers = nn.ModuleList(DecoderBlock(shape) for _ in range(cfg.layers))
         self.norm = nn.LayerNorm(cfg.hidden)

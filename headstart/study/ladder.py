@@ -22,7 +22,7 @@ from typing import Any
 from pydantic import Field
 
 from headstart.config import TranslateConfig
-from headstart.errors import DataError
+from headstart.errors import ConfigError, DataError
 from headstart.schema import Frozen, merge, parse
 from headstart.study.cells import finished, keep_settings, run_missing, write_results
 from headstart.study.plots import curve, plot_ladder_curves, plot_ladder_heatmap
@@ -31,6 +31,7 @@ from headstart.text.read import text_files
 from headstart.train.run import Run
 from headstart.train.watch import Watch
 
+VARIED = {"data.pairs": "PAIRS", "model.kind": "--model", "model.hidden": "--hidden", "train.seed": "--seeds"}
 COLUMNS = ("data", "rows", "model", "hidden", "parameters", "seeds", "loss", "loss_sd", "exact_match", "seconds")
 
 
@@ -82,12 +83,21 @@ def climb(cfg: LadderConfig, out: str | Path, watch: Watch | None = None) -> dic
     from headstart.train.translate import translate
 
     watch, out = watch or Watch(), Path(out)
+    _refuse_varied(cfg.settings)
     planned = [(cell.name, training(cfg, cell)) for cell in cells(cfg)]  # a wrong setting is told before any work,
     for pairs in {settings.data for _, settings in planned}:  # and so are pairs that no cell could use
         split_pairs(pairs)
     data = {Path(path).stem: text_files([path]) for path in cfg.data}
     keep_settings(out / "ladder.json", cfg.model_dump(mode="json")["settings"], data)
     return gather(cfg, out, run_missing(planned, translate, out, watch))
+
+
+def _refuse_varied(settings: Mapping[str, Any]) -> None:
+    """What the grid varies, no setting of every run can say."""
+    for name, flag in VARIED.items():
+        table, key = name.split(".")
+        if key in settings.get(table, {}):
+            raise ConfigError(f"--set {name} has no effect here: the grid varies it. Say {flag}.")
 
 
 def gather(cfg: LadderConfig, out: Path, failed: Mapping[str, str]) -> dict[str, Any]:

@@ -56,13 +56,16 @@ def plot_ladder_curves(results: Mapping[str, Any], file: Path) -> None:
     curves = results["curves"]
     models, sizes, data = (list(dict.fromkeys(c[key] for c in curves)) for key in ("model", "hidden", "data"))
     figure, axes = _axes(len(models), (4.2 * len(models), 3.8))
+    named: set[tuple[Any, ...]] = set()
     for c in curves:
-        axis, first = axes[models.index(c["model"])], c["seed"] == 0
+        axis, kind = axes[models.index(c["model"])], (c["model"], c["hidden"], c["data"])
         style = {
             "color": f"C{sizes.index(c['hidden'])}",
             "linestyle": ("-", "--", ":", "-.")[data.index(c["data"]) % 4],
         }
-        axis.plot(*zip(*c["valid"], strict=True), **style, label=f"{c['hidden']}, {c['data']}" if first else None)
+        label = None if kind in named else f"{c['hidden']}, {c['data']}"  # of the first seed that came to its end
+        axis.plot(*zip(*c["valid"], strict=True), **style, label=label)
+        named.add(kind)
     for axis, model in zip(axes, models, strict=True):
         axis.set(xlabel="step", ylabel="validation loss (nats a token)", title=model)
         axis.legend(frameon=False, fontsize=7, title="hidden size, data", title_fontsize=7)

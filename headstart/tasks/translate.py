@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from headstart.errors import DataError
 from headstart.models.decode import Hypothesis, TranslationStep, search
 from headstart.models.seq2seq import Seq2Seq
 from headstart.tasks.metrics import summed
@@ -20,6 +20,7 @@ from headstart.text.pairs import Pair
 from headstart.text.tokenizer import Tokenizer, TokenRows
 
 EVALUATED_AT_ONCE = 256  # pairs, or texts to translate
+SCORED_AT_ONCE = 1024  # target tokens that meet the whole vocabulary
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,6 @@ class TranslateText:
 
     def batches(self, batch_size: int, seed: int) -> Batches[PairBatch]:
         """Training batches, for ever; pairs of similar length together."""
-        if not self.pairs:
-            raise DataError("No pair fits into the context of the model. Raise it with --context.", "DATA_SMALL")
         return RowBatches(self.sources.lengths + self.rows.lengths, batch_size, self._collate, seed)
 
     def measured(self) -> Iterable[PairBatch]:
@@ -86,10 +85,12 @@ class TranslateText:
         nats, tokens = [], []
         for batch in self.measured():
             here = batch.to(device)
-            logits = model.eval()(here.source, here.mask, here.given)
-            each = torch.nn.functional.cross_entropy(logits.mT, here.target, ignore_index=IGNORE, reduction="none")
-            nats += each.double().sum(1).tolist()
-            tokens += (here.target != IGNORE).sum(1).tolist()
+            counted = here.target != IGNORE
+            hidden = model.eval().decode(here.given, model.encode(here.source, here.mask))[counted]
+            rows = zip(hidden.split(SCORED_AT_ONCE), here.target[counted].split(SCORED_AT_ONCE), strict=True)
+            each = torch.cat([F.cross_entropy(model.head(part), right, reduction="none") for part, right in rows])
+            nats += each.new_zeros(counted.shape).masked_scatter(counted, each).double().sum(1).tolist()
+            tokens += counted.sum(1).tolist()
         return {**ratio(nats, tokens), "tokens": int(sum(tokens))}
 
     def _collate(self, part: Numbers, rng: Rng) -> PairBatch:
@@ -113,7 +114,7 @@ def translations(
     found: list[list[Hypothesis]] = [[] for _ in range(len(rows))]
     for part in by_length(rows.lengths, max(1, EVALUATED_AT_ONCE // beams)):
         ids, mask = pad([rows[int(i)] for i in part], pad_id)
-        step = TranslationStep(model, model.encode(ids.to(device), mask.to(device)))
+        step = TranslationStep(model, model.encode(ids.to(device), mask.to(device)), target.unsaid)
         start = torch.full((len(part), 1), target.start, device=device)
         for i, best in zip(part, search(step, start, most, target.end, beams, length_penalty), strict=True):
             found[int(i)] = best

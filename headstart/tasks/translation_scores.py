@@ -19,7 +19,7 @@ from headstart.tasks.metrics import accuracy_interval
 BOOTSTRAPS = 1000  # resamples of BLEU and chrF, which are no means over rows
 WORST = 10  # examples shown
 COMMON = 12  # first letters shown
-FEWEST = 5  # rows of a group that is shown
+FEWEST = 5  # rows of a group of lengths
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,9 @@ def _bins(by_length: dict[int, list[bool]]) -> list[tuple[str, list[bool]]]:
             bins.append(([], []))
         bins[-1][0].append(length)
         bins[-1][1].extend(by_length[length])
+    if len(bins) > 1 and len(bins[-1][1]) < FEWEST:
+        lengths, found = bins.pop()
+        bins[-1] = (bins[-1][0] + lengths, bins[-1][1] + found)
     return [(f"{n[0]}-{n[-1]}" if len(n) > 1 else str(n[0]), found) for n, found in bins]
 
 

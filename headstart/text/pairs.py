@@ -41,6 +41,7 @@ class Pairs:
     test: list[Pair]
     blank: int  # pairs with an empty side, left out
     held_out: int  # pairs that the settings keep away from training
+    not_there: tuple[str, ...] = ()  # sources that were to be kept away and that no pair has
     reading: Reading = PLAIN
 
     def parts(self) -> dict[str, list[Pair]]:
@@ -49,16 +50,14 @@ class Pairs:
     def facts(self) -> dict[str, Any]:
         """Sizes and what is the matter with the rows, for data.json."""
         parts = self.parts()
-        known = {(normal(p.source), p.target) for p in self.train}
+        known = {normal(p.source) for p in self.train}
         return {
             "rows": {name: len(rows) for name, rows in parts.items()},
             "sources": {name: len({normal(p.source) for p in rows}) for name, rows in parts.items()},
             "blank_pairs": self.blank,
             "held_out": self.held_out,
             "overlapping": {
-                name: sum((normal(p.source), p.target) in known for p in rows)
-                for name, rows in parts.items()
-                if name != "train"
+                name: sum(normal(p.source) in known for p in rows) for name, rows in parts.items() if name != "train"
             },
             "reading": self.reading.facts(),
             "split_sha256": digest(*(f"{n}\t{p.source}\t{p.target}" for n, rows in parts.items() for p in rows)),
@@ -71,9 +70,15 @@ def read_pairs(
 ) -> tuple[list[Pair], int]:  # fmt: skip
     """The pairs of one table or of two parallel files, and how many were left out because a side is blank."""
     files = [Path(path) for path in paths]
+    named = source_column is not None or target_column is not None
+    if named and (len(files) == 2 or not is_table(files[0])):
+        raise DataError(
+            f"{', '.join(map(str, paths))}: only a table has columns to name with --source-column and --target-column.",
+            "DATA_COLUMNS",
+        )
     if len(files) == 2:
         found = _parallel(files[0], files[1], reading)
-    elif is_table(files[0]) and (files[0].suffix.lower() != ".tsv" or _has_header(files[0], source_column, reading)):
+    elif is_table(files[0]) and (files[0].suffix.lower() != ".tsv" or named or _has_header(files[0], reading)):
         columns = [
             (source_column, SOURCE_COLUMNS, "--source-column"),
             (target_column, TARGET_COLUMNS, "--target-column"),
@@ -115,7 +120,9 @@ def split_pairs(cfg: PairsConfig) -> Pairs:
             f"{', '.join(cfg.pairs)}: {len(everything)} pairs are too few to learn from some and to hold some out.",
             "DATA_SMALL",
         )
-    return Pairs(train, valid, test, blank, held_out, reading)
+    there = {normal(pair.source) for pair in everything}
+    not_there = tuple(text for text in cfg.hold_out if normal(text) not in there)
+    return Pairs(train, valid, test, blank, held_out, not_there, reading)
 
 
 def references(pairs: Sequence[Pair]) -> dict[str, list[str]]:
@@ -151,6 +158,11 @@ def _triples(texts: Iterable[str]) -> set[str]:
 
 
 def _parallel(source: Path, target: Path, reading: Reading) -> list[tuple[str, str]]:
+    if is_table(source) and is_table(target):
+        raise DataError(
+            f"{source} and {target} are two tables. Give one table, or two text files that go line by line.",
+            "DATA_FORMAT",
+        )
     sides = [[line.rstrip("\n") for line in lines(read_text(path, reading))] for path in (source, target)]
     if len(sides[0]) != len(sides[1]):
         raise DataError(
@@ -161,13 +173,11 @@ def _parallel(source: Path, target: Path, reading: Reading) -> list[tuple[str, s
     return list(zip(*sides, strict=True))
 
 
-def _has_header(path: Path, source_column: str | None, reading: Reading) -> bool:
+def _has_header(path: Path, reading: Reading) -> bool:
     """Whether a .tsv says what its columns are; many files of pairs do not."""
     first = next(lines(read_text(path, reading))).rstrip("\n").split("\t")
     names = [name.strip().lower() for name in first]
-    return source_column is not None or (
-        any(name in SOURCE_COLUMNS for name in names) and any(name in TARGET_COLUMNS for name in names)
-    )
+    return any(name in SOURCE_COLUMNS for name in names) and any(name in TARGET_COLUMNS for name in names)
 
 
 def _lines_of_two(path: Path, reading: Reading) -> list[tuple[str, str]]:

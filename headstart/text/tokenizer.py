@@ -169,6 +169,12 @@ class Tokenizer:
         return self.by_character or self.decode(halves) == "ab"
 
     @property
+    def unsaid(self) -> list[int]:
+        """The special tokens that no translation has; the end is one that it has."""
+        special = {self.pad, self.start, self.unk, self.mask} - {self.end, None}
+        return sorted(i for i in special if i is not None)
+
+    @property
     def lossless(self) -> bool:
         """Whether the tokens hold the whole text: nothing normalized away, no space forgotten."""
         return self.backend.normalizer is None and not isinstance(self.backend.decoder, decoders.WordPiece)

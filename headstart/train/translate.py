@@ -12,34 +12,44 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from headstart.config import TranslateConfig
-from headstart.errors import ModelError
+from headstart.errors import DataError, ModelError
 from headstart.models.recurrent import Recurrent
 from headstart.models.seq2seq import Seq2Seq, TransformerSeq2Seq
 from headstart.quantities import counted
 from headstart.schema import parse
 from headstart.shapes import Seq2SeqConfig
 from headstart.tasks.translate import PairBatch, Translate, TranslateText, source_rows, translations
-from headstart.tasks.translation_scores import Scored, translation_scores
+from headstart.tasks.translation_scores import Scored, translation_scores, where_it_fails
 from headstart.text.batch import Batches
 from headstart.text.files import file_facts
 from headstart.text.pairs import Pair, Pairs, references, split_pairs
 from headstart.text.read import text_files
-from headstart.text.tokenizer import Tokenizer, tokenizer_for
+from headstart.text.tokenizer import Tokenizer, TokenRows, tokenizer_for
 from headstart.train.checkpoint import load_weights, weights
 from headstart.train.loop import prepare_device, train
 from headstart.train.model_dir import complaints, read_description, read_tensors, write_parts
 from headstart.train.run import Run
 from headstart.train.watch import Watch
 
+PARTS = {"train": "training", "valid": "validation", "test": "test"}  # as they are called in sentences
 SHOWN = 3  # validation rows translated after each evaluation, where no sample is given
 FILES = ("tokenizer.json", "target_tokenizer.json")
+
+
+@dataclass(frozen=True)
+class Said:
+    """One translation of a text."""
+
+    text: str
+    score: float  # log probability a token
+    finished: bool  # False: cut off at the longest that the model writes
 
 
 @dataclass(frozen=True)
@@ -52,10 +62,10 @@ class Translator:
     config: Seq2SeqConfig
     device: str = "cpu"
 
-    def translate(
-        self, texts: Sequence[str], beams: int = 1, length_penalty: float = 1.0
-    ) -> list[list[tuple[str, float, float]]]:
-        """The best `beams` translations of each text: (translation, score, probability), best first."""
+    def rows(self, texts: Sequence[str]) -> TokenRows:
+        """Texts as the model reads them; a DataError or ModelError for one that it cannot."""
+        if any(not text.strip() for text in texts):
+            raise DataError("A text to translate is blank.", "DATA_BLANK")
         rows = source_rows(texts, self.source)
         for text, length in zip(texts, rows.lengths.tolist(), strict=True):
             if length > self.config.context:
@@ -64,13 +74,15 @@ class Translator:
                     "model can read.",
                     "TEXT_LONG",
                 )
+        return rows
+
+    def translate(self, texts: Sequence[str], beams: int = 1, length_penalty: float = 1.0) -> list[list[Said]]:
+        """The best `beams` translations of each text, best first."""
         found = translations(
-            self.model, rows, self.source.pad, self.target, self.config.longest, beams, length_penalty, self.device
-        )
-        return [
-            [(self.target.decode(h.ids), h.score, float(torch.tensor(h.log_probability).exp())) for h in best]
-            for best in found
-        ]
+            self.model, self.rows(texts), self.source.pad, self.target, self.config.longest, beams, length_penalty,
+            self.device,
+        )  # fmt: skip
+        return [[Said(self.target.decode(h.ids), h.score, h.finished) for h in best] for best in found]
 
 
 @dataclass(frozen=True)
@@ -110,7 +122,14 @@ def prepare(cfg: TranslateConfig, kept: tuple[Tokenizer, Tokenizer] | None = Non
         tokenizer_for([p.target for p in data.train], cfg.target),
     )
     text, valid, test = (TranslateText(rows, source, target, cfg.model.context) for rows in data.parts().values())
-    sizes = {"vocab": source.size, "target_vocab": target.size, "longest": text.longest}
+    for name, part in zip(data.parts(), (text, valid, test), strict=True):
+        if part.left_out and not part.pairs:
+            raise DataError(
+                f"No {PARTS[name]} pair fits into the {cfg.model.context} tokens of the model. Raise them with --context.",
+                "DATA_SMALL",
+            )
+    longest = min(text.longest, cfg.model.context)
+    sizes = {"vocab": source.size, "target_vocab": target.size, "longest": longest}
     shape = cfg.model.model_copy(update=sizes)
     batches = text.batches(cfg.train.batch_size, cfg.train.seed)
     per_epoch = -(-batches.per_epoch // cfg.train.accumulate)
@@ -118,7 +137,9 @@ def prepare(cfg: TranslateConfig, kept: tuple[Tokenizer, Tokenizer] | None = Non
     cfg = cfg.model_copy(update={"model": shape, "train": schedule})
     torch.manual_seed(cfg.train.seed)
     model = build_seq2seq(shape).to(cfg.train.device)
-    return Translating(cfg, data, source, target, text, valid, test, model, Translate(), batches)
+    job = Translating(cfg, data, source, target, text, valid, test, model, Translate(), batches)
+    job.translator.rows([piece for sample in cfg.samples for piece in pieces_of(sample, cfg.split) or [sample]])
+    return job
 
 
 def translate(
@@ -152,8 +173,8 @@ def translate(
             "hidden": cfg.model.hidden,
             "steps": progress.step,
             "best_step": progress.best_step,
-            "valid": {**(progress.best or {}), **scored(job.translator, job.valid, cfg.beam)},
-            "test": scored(job.translator, job.test, cfg.beam) if job.test.pairs else None,
+            "valid": {**(progress.best or {}), **scored(job, job.valid)},
+            "test": _open_test_pairs(run, job) if job.test.pairs else None,
             "samples": dict(zip(shown, translate_texts(job.translator, shown, cfg.split), strict=True)),
             "parameters": sum(p.numel() for p in model.parameters()),
             "tokens": progress.tokens,
@@ -163,9 +184,16 @@ def translate(
         return run.finish(result, cfg.train.keep_checkpoints)
 
 
-def scored(translator: Translator, text: TranslateText, beams: int = 1) -> dict[str, Any]:
+def scored(job: Translating, text: TranslateText) -> dict[str, Any]:
     """The loss of the pairs, and the scores of a translation of each source."""
-    return scores_of(translator, text, rows_scored(translator, text.pairs, beams))
+    return scores_of(job.translator, text, rows_scored(job.translator, text.pairs, job.cfg.split, job.cfg.beam))
+
+
+def _open_test_pairs(run: Run, job: Translating) -> dict[str, Any]:
+    """Translate the sources of the test pairs, once, with the kept weights."""
+    rows = rows_scored(job.translator, job.test.pairs, job.cfg.split, job.cfg.beam)
+    run.write_lines("predictions.jsonl", [asdict(row) for row in rows])
+    return {**scores_of(job.translator, job.test, rows), "fails": where_it_fails(rows)}
 
 
 def scores_of(translator: Translator, text: TranslateText, rows: Sequence[Scored]) -> dict[str, Any]:
@@ -178,13 +206,13 @@ def scores_of(translator: Translator, text: TranslateText, rows: Sequence[Scored
     }
 
 
-def rows_scored(translator: Translator, pairs: Sequence[Pair], beams: int = 1) -> list[Scored]:
-    """Every source once, translated, beside its references."""
+def rows_scored(
+    translator: Translator, pairs: Sequence[Pair], split: str, beams: int = 1, length_penalty: float = 1.0
+) -> list[Scored]:
+    """Every source once, translated whole or word by word, beside its references."""
     known = references(pairs)
-    said = translator.translate(list(known), beams)
-    return [
-        Scored(source, best[0][0], tuple(targets)) for (source, targets), best in zip(known.items(), said, strict=True)
-    ]
+    said = translate_texts(translator, list(known), split, beams, length_penalty)
+    return [Scored(source, text, tuple(known[source])) for source, text in zip(known, said, strict=True)]
 
 
 def tokens_of(tokenizer: Tokenizer) -> Callable[[str], list[str]]:
@@ -197,11 +225,13 @@ def pieces_of(text: str, split: str) -> list[str]:
     return text.split() if split == "words" else [text]
 
 
-def translate_texts(translator: Translator, texts: Sequence[str], split: str) -> list[str]:
+def translate_texts(
+    translator: Translator, texts: Sequence[str], split: str, beams: int = 1, length_penalty: float = 1.0
+) -> list[str]:
     """The best translation of each text, whole or word by word."""
     pieces = [pieces_of(text, split) for text in texts]
-    said = iter(translator.translate([piece for cut in pieces for piece in cut]))
-    return [" ".join(next(said)[0][0] for _ in cut) for cut in pieces]
+    said = iter(translator.translate([piece for cut in pieces for piece in cut], beams, length_penalty))
+    return [" ".join(next(said)[0].text for _ in cut) for cut in pieces]
 
 
 def write_translator(folder: Path, translator: Translator, card: str) -> None:
@@ -256,6 +286,12 @@ def _tell_facts(run: Run, job: Translating, watch: Watch) -> None:
         watch.note(f"Note: {note}")
     if job.data.blank:
         watch.note(f"Note: left out {counted(job.data.blank, 'pair')} with an empty side.")
+    for name, count in facts["overlapping"].items():
+        if count:
+            told = f"{count} of {counted(rows[name], f'{PARTS[name]} pair')}"
+            watch.note(f"Note: {told} have a source that is also learned from: their scores flatter.")
+    for text in job.data.not_there:
+        watch.note(f"Note: no pair has the source '{text}', which was to be held out.")
     if any(text.left_out for text in parts.values()):
         told = ", ".join(f"{text.left_out} of {rows[name]} {name}" for name, text in parts.items() if text.left_out)
         watch.note(f"Note: pairs longer than the context ({job.cfg.model.context}) were left out: {told}.")

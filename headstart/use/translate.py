@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from headstart.text.batch import pad
 from headstart.text.files import PLAIN, Reading
 from headstart.text.pairs import read_pairs
 from headstart.train.run import Run
-from headstart.train.translate import Translator, pieces_of, read_translator, rows_scored, scores_of
+from headstart.train.translate import Said, Translator, pieces_of, read_translator, rows_scored, scores_of
 
 
 @dataclass(frozen=True)
@@ -56,35 +58,38 @@ class Translations:
     ) -> list[dict[str, Any]]:
         """The translation of each text, its score (log probability a token) and the `n_best` best of all beams.
 
-        Word by word, a text's translations of each place are those of its words, and the scores their means.
+        Word by word, a translation joins one of each word, and its score is the mean of theirs. `unknown` counts the
+        tokens of the text that the model has never seen; one that is not `finished` was cut off.
         """
         if n_best > beams:
             raise ModelError(f"{n_best} translations were asked for, and {beams} beams can find no more than {beams}.")
-        if any(not text.strip() for text in texts):
-            raise DataError("A text to translate is blank.", "DATA_BLANK")
-        pieces = [pieces_of(text, split or self.config.split) for text in texts]
+        pieces = [self._pieces(text, split) for text in texts]
         found = iter(self.translator.translate([p for cut in pieces for p in cut], beams, length_penalty))
         records = []
         for text, cut in zip(texts, pieces, strict=True):
-            each = [next(found) for _ in cut]
+            joined = best_joined([next(found) for _ in cut], n_best)
             ranked = [
-                {
-                    "translation": " ".join(best[k][0] for best in each),
-                    "score": sum(best[k][1] for best in each) / len(each),
-                }
-                for k in range(min(n_best, *(len(best) for best in each)))
+                {"translation": " ".join(each.text for each in chosen), "score": mean(each.score for each in chosen)}
+                for chosen in joined
             ]
-            records.append({"source": text, **ranked[0], "n_best": ranked})
+            lost = {
+                "unknown": self.translator.source.unknown(source_rows(cut, self.translator.source)),
+                "finished": all(each.finished for each in joined[0]),
+            }
+            records.append({"source": text, **ranked[0], **lost, "n_best": ranked})
         return records
 
     def attention(self, text: str, split: str | None = None) -> list[Attended]:
         """Where every token looked while `text`, or each of its words, was translated greedily."""
-        return [self._attended(piece) for piece in pieces_of(text, split or self.config.split)]
+        return [self._attended(piece) for piece in self._pieces(text, split)]
+
+    def _pieces(self, text: str, split: str | None) -> list[str]:
+        return pieces_of(text, split or self.config.split) or [text]
 
     @torch.inference_mode()
     def _attended(self, text: str) -> Attended:
         model, source, target = self.translator.model.eval(), self.translator.source, self.translator.target
-        rows = source_rows([text], source)
+        rows = self.translator.rows([text])
         ids, mask = pad([rows[0]])
         best = translations(model, rows, source.pad, target, self.translator.config.longest)[0][0]
         maps = model.look(ids, mask, torch.tensor([[target.start, *best.ids]]))
@@ -105,6 +110,8 @@ class Translations:
         target_column: str | None = None,
         beams: int = 1,
         reading: Reading = PLAIN,
+        split: str | None = None,
+        length_penalty: float = 1.0,
     ) -> dict[str, Any]:
         """Scores on pairs, each with its interval, and where the translations fail."""
         pairs, blank = read_pairs(paths, source_column, target_column, reading)
@@ -112,13 +119,33 @@ class Translations:
         text = TranslateText(pairs, translator.source, translator.target, translator.config.context)
         if not text.pairs:
             raise DataError("No pair fits into the context of the model.", "DATA_SMALL")
-        rows = rows_scored(translator, text.pairs, beams)
+        rows = rows_scored(translator, text.pairs, split or self.config.split, beams, length_penalty)
         return {
             **scores_of(translator, text, rows),
             "blank_pairs": blank,
             "left_out": text.left_out,
             "fails": where_it_fails(rows),
         }
+
+
+def best_joined(places: Sequence[Sequence[Said]], most: int) -> list[tuple[Said, ...]]:
+    """The `most` best ways to take one translation from each place, by the sum of their scores, best first."""
+
+    def worth(chosen: tuple[int, ...]) -> float:
+        return sum(place[k].score for place, k in zip(places, chosen, strict=True))
+
+    first = (0,) * len(places)
+    waiting, met = [(-worth(first), first)], {first}
+    found: list[tuple[Said, ...]] = []
+    while waiting and len(found) < most:
+        _, chosen = heappop(waiting)
+        found.append(tuple(place[k] for place, k in zip(places, chosen, strict=True)))
+        for i, k in enumerate(chosen):  # a place at a time, one worse
+            further = (*chosen[:i], k + 1, *chosen[i + 1 :])
+            if k + 1 < len(places[i]) and further not in met:
+                met.add(further)
+                heappush(waiting, (-worth(further), further))
+    return found
 
 
 def _view(

@@ -204,3 +204,13 @@ def _trained(causal: bool) -> tuple[float, float]:
     found = search(step, torch.full((64, 1), 2), 6, end=3)
     right = [[i // 2 for i in best[0].ids] == row for best, row in zip(found, source.flip(1).tolist(), strict=True)]
     return sum(losses[-10:]) / 10, sum(right) / 64
+
+
+def test_attention_without_positions_may_be_of_an_odd_width() -> None:
+    assert made("attention", hidden=33)(SOURCE, MASK, TARGET).shape == (2, 4, 14)
+
+
+@pytest.mark.parametrize("setting", [{"heads": 2}, {"positions": True}, {"causal": False}])
+def test_what_only_attention_has_is_refused_of_a_recurrent_model(setting: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="kind 'gru' is recurrent"):
+        Seq2SeqConfig.model_validate({"kind": "gru", "hidden": 16, "vocab": 12, "target_vocab": 14, **setting})

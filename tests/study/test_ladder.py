@@ -58,7 +58,7 @@ def test_what_is_finished_is_kept_and_a_failed_cell_is_told(data: list[str], tmp
     results = climb(settings(data), out)
     assert (out / "cells" / "small-gru-8-seed0" / "result.json").stat().st_mtime_ns == before
     assert sorted(results["failed"]) == ["large-gru-8-seed0", "large-gru-8-seed1"]
-    assert "No pair fits into the context" in results["failed"]["large-gru-8-seed0"]
+    assert "No training pair fits into the" in results["failed"]["large-gru-8-seed0"]
     assert [row["data"] for row in results["table"]] == ["small"]
 
 
@@ -90,3 +90,19 @@ def test_another_file_of_the_same_name_does_not_join_the_table(data: list[str], 
     Path(data[0]).write_text(Path(data[0]).read_text("utf-8").replace("a", "e"), "utf-8")
     with pytest.raises(DataError, match="begun with another small"):
         climb(settings(data[:1], seeds=1), tmp_path / "study")
+
+
+@pytest.mark.parametrize(
+    ("varied", "flag"),
+    [
+        ({"model": {"hidden": 9}}, "--hidden"),
+        ({"model": {"kind": "lstm"}}, "--model"),
+        ({"train": {"seed": 1}}, "--seeds"),
+    ],
+)
+def test_what_the_grid_varies_is_no_setting_of_every_run(
+    varied: Any, flag: str, data: list[str], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=f"the grid varies it. Say {flag}"):
+        climb(settings(data[:1], settings=varied), tmp_path / "study")
+    assert not (tmp_path / "study").exists()

@@ -73,3 +73,9 @@ def test_where_it_fails_is_told_by_length_by_beginning_and_by_the_worst() -> Non
     assert sum(group["wrong"] for group in fails["by_length"]) == 18
     assert [(g["start"], g["wrong"]) for g in fails["by_start"]] == [("aa", 15), ("qu", 3)]
     assert fails["worst"][0] == {"source": "a" * 10, "translation": "x", "reference": "a" * 10, "edits": 10}
+
+
+def test_a_few_long_sources_do_not_make_a_group_of_their_own() -> None:
+    rows = [Scored("ab", "x", ("x",))] * 20 + [Scored("abc", "x", ("y",))] * 20 + [Scored("abcdefg", "x", ("x",))]
+    groups = where_it_fails(rows)["by_length"]
+    assert [(group["length"], group["rows"]) for group in groups] == [("2", 20), ("3-7", 21)]

@@ -115,3 +115,22 @@ def test_two_sides_in_one_language_are_never_taken_for_swapped(tmp_path: Path) -
         (tmp_path / f"{name}.tsv").write_text("\n".join(f"{w}\t{v}" for w, v in zip(rows, rows[::-1], strict=True)))
     settings = {"pairs": [str(tmp_path / "a.tsv")], "valid": [str(tmp_path / "b.tsv")], "test_fraction": 0}
     assert len(split_pairs(parse(PairsConfig, settings)).valid) == 15
+
+
+def test_a_column_that_is_named_must_be_there(tmp_path: Path) -> None:
+    for name in ("a.tsv", "a.txt", "b.txt"):
+        (tmp_path / name).write_text("inglese\tgerman\ndog\tHund\n", "utf-8")
+    columns = {"source_column": "inglese", "target_column": "german"}
+    assert read_pairs([tmp_path / "a.tsv"], **columns) == ([Pair("dog", "Hund")], 0)
+    with pytest.raises(DataError, match=r"a\.tsv.*--source-column"):
+        read_pairs([tmp_path / "a.tsv"], target_column="german")
+    for paths in ([tmp_path / "a.txt"], [tmp_path / "a.txt", tmp_path / "b.txt"]):
+        with pytest.raises(DataError, match="only a table has columns to name"):
+            read_pairs(paths, **columns)
+
+
+def test_two_tables_are_not_two_sides(tmp_path: Path) -> None:
+    for name in ("a.tsv", "b.tsv"):
+        (tmp_path / name).write_text("dog\tHund\n", "utf-8")
+    with pytest.raises(DataError, match=r"a\.tsv and .*b\.tsv are two tables"):
+        read_pairs([tmp_path / "a.tsv", tmp_path / "b.tsv"])
