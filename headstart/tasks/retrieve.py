@@ -6,10 +6,12 @@ one picture are never wrong answers to each other.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -222,6 +224,11 @@ class Embedded:
         """The cosine of every caption with every picture, (N, M)."""
         return (self.texts @ self.images.T).cpu().numpy()
 
+    @property
+    def counts(self) -> list[int]:
+        """The captions of each picture."""
+        return torch.bincount(self.owner, minlength=len(self.images)).tolist()
+
     def recalls(self) -> dict[str, dict[str, Any]]:
         return recalls(self.scores, self.owner.cpu().numpy())
 
@@ -266,25 +273,35 @@ def clustered_share(hits: NDArray[Any], of: NDArray[Any]) -> dict[str, Any]:
     >>> [round(x, 2) for x in clustered_share(np.array([2.0, 2.0, 2.0]), np.array([2, 2, 2]))["interval"]]
     [0.44, 1.0]
     """
+    from scipy.special import stdtrit  # loads slowly, and a search needs none of it
+
     share, clusters = float(hits.sum() / of.sum()), len(of)
-    worth: float = clusters  # at the least, and where nothing varies
-    if clusters > 1 and 0 < share < 1:
-        variance = float(np.var(hits - share * of)) / clusters / float(of.mean()) ** 2
+    worth, z = float(clusters), 1.959964  # rows that stand alone, and where nothing varies
+    if clusters > 1 and of.max() > 1 and 0 < share < 1:
+        variance = float(np.var(hits - share * of, ddof=1)) / clusters / float(of.mean()) ** 2
         worth = min(float(of.sum()), share * (1 - share) / variance) if variance else float(of.sum())
-    z = 1.959964
+        z = float(stdtrit(clusters - 1, 0.975))  # of a few clusters, the variance is itself uncertain
     middle = (share + z * z / (2 * worth)) / (1 + z * z / worth)
     half = z * (share * (1 - share) / worth + (z / (2 * worth)) ** 2) ** 0.5 / (1 + z * z / worth)
     return {"value": share, "interval": [max(0.0, middle - half), min(1.0, middle + half)]}
 
 
-def chance(images: int, captions: int) -> dict[str, dict[str, float]]:
-    """What guessing would score: `captions` spread evenly over `images`.
+def chance(counts: Sequence[int]) -> dict[str, dict[str, float]]:
+    """What guessing would score; `counts` are the captions of each picture.
 
-    >>> chance(100, 500)["text_to_image"]["recall@5"]
+    >>> chance([5] * 100)["text_to_image"]["recall@5"]
     0.05
+    >>> chance([3, 1])["image_to_text"]["recall@1"]
+    0.5
     """
-    each = captions / images
+    images, captions = len(counts), sum(counts)
+
+    def found(own: int, k: int) -> float:
+        """How often one of `own` captions is among the first k."""
+        k = min(k, captions)
+        return 1 - math.comb(captions - own, k) / math.comb(captions, k)
+
     return {
         "text_to_image": {f"recall@{k}": min(1.0, k / images) for k in DEPTHS},
-        "image_to_text": {f"recall@{k}": float(1 - np.prod([1 - each / (captions - i) if captions - i > each else 0.0 for i in range(k)])) for k in DEPTHS},
-    }  # fmt: skip
+        "image_to_text": {f"recall@{k}": mean(found(own, k) for own in counts if own) for k in DEPTHS},
+    }

@@ -157,7 +157,7 @@ def match(cfg: MatchConfig, out: str | Path, resume: bool = False, watch: Watch 
 def scores_of(found: Embedded) -> dict[str, Any]:
     """Recall both ways, and what guessing would score."""
     pictures, captions = len(found.images), len(found.texts)
-    return {"images": pictures, "captions": captions, **found.recalls(), "chance": chance(pictures, captions)}
+    return {"images": pictures, "captions": captions, **found.recalls(), "chance": chance(found.counts)}
 
 
 def _kept_captions(

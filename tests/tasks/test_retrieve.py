@@ -25,6 +25,7 @@ from headstart.tasks.retrieve import (
     RetrieveSeen,
     SeenBatch,
     chance,
+    clustered_share,
     contrastive_loss,
     ranks,
     recalls,
@@ -79,15 +80,25 @@ def test_recall_is_what_sorting_gives() -> None:
             assert 0 <= score["interval"][0] <= value <= score["interval"][1] <= 1
 
 
+@pytest.mark.parametrize("pictures", [3, 5, 10, 30])
+def test_the_interval_over_pictures_holds_the_truth_as_often_as_it_says(pictures: int) -> None:
+    """Five captions each; pictures differ in how easily they are found."""
+    rng = np.random.default_rng(0)
+    hits = rng.binomial(5, rng.beta(0.75, 0.75, (500, pictures)))
+    intervals = [clustered_share(row.astype(float), np.full(pictures, 5))["interval"] for row in hits]
+    assert np.mean([low <= 0.5 <= high for low, high in intervals]) >= 0.93
+
+
 def test_equal_scores_are_no_success() -> None:
     assert ranks(np.zeros((1, 10), np.float32), np.eye(10, dtype=bool)[:1]).tolist() == [10]
 
 
-def test_chance_is_what_random_scores_give() -> None:
+@pytest.mark.parametrize("counts", [[4] * 12, [1] * 11 + [37]])
+def test_chance_is_what_random_scores_give(counts: list[int]) -> None:
     rng = np.random.default_rng(0)
-    owner = np.repeat(np.arange(12), 4)
+    owner = np.repeat(np.arange(12), counts)
     found = [recalls(rng.normal(size=(48, 12)).astype(np.float32), owner) for _ in range(150)]
-    guessed = chance(12, 48)
+    guessed = chance(counts)
     for way, scores in guessed.items():
         for k, value in scores.items():
             assert np.mean([f[way][k]["value"] for f in found]) == pytest.approx(value, abs=0.03)
