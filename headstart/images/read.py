@@ -36,15 +36,23 @@ def find_images(folder: str | Path) -> list[str]:
         parent = Path(folder).absolute().parent
         beside = [each.name for each in parent.iterdir() if each.is_dir()] if os.access(parent, os.R_OK) else []
         raise DataError(f"{folder}: no such folder.{did_you_mean(Path(folder).name, beside)}", "DATA_PATH")
-    found = [
-        os.path.relpath(os.path.join(place, name), folder)
-        for place, _, names in os.walk(folder)
-        for name in names
-        if os.path.splitext(name)[1].lower() in NAMES and not name.startswith(".")
-    ]
+    found: list[str] = []
+    been: set[str] = set()  # links may lead in a circle
+    for place, below, names in os.walk(folder, onerror=_cannot_enter, followlinks=True):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        if os.path.realpath(place) in been:
+            below.clear()
+            continue
+        been.add(os.path.realpath(place))
+        pictures = (n for n in names if os.path.splitext(n)[1].lower() in NAMES and not n.startswith("."))
+        found += [os.path.relpath(os.path.join(place, name), folder) for name in pictures]
     if not found:
         raise DataError(f"{folder}: no .png, .jpg or .webp file in this folder.", "DATA_EMPTY")
     return sorted(found)
+
+
+def _cannot_enter(error: OSError) -> None:
+    raise DataError(f"{error.filename}: cannot be read ({error.strerror}).", "DATA_PATH") from None
 
 
 def check_image(path: Path) -> os.stat_result:
@@ -111,7 +119,10 @@ def _refusal(path: Path, why: str) -> DataError:
 
 def _rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I"):  # 16 bits a pixel, which Pillow would cut off at 255
-        image = Image.fromarray((np.asarray(image).astype(np.float32) / 257).round().clip(0, 255).astype(np.uint8))
+        deep, unseen = np.asarray(image), image.info.get("transparency")
+        image = Image.fromarray((deep.astype(np.float32) / 257).round().clip(0, 255).astype(np.uint8))
+        if unseen is not None:
+            image.putalpha(Image.fromarray(np.where(deep == unseen, 0, 255).astype(np.uint8)))
     if image.has_transparency_data:
         seen = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,6 +37,10 @@ def _sixteen_bits(path: Path) -> None:
     Image.fromarray(np.full((6, 8), 250 * 257, dtype=np.uint16)).save(path)
 
 
+def _sixteen_bits_transparent(path: Path) -> None:
+    Image.fromarray(np.zeros((6, 8), dtype=np.uint16)).save(path, transparency=0)
+
+
 def _animated(path: Path) -> None:
     red().save(path, save_all=True, append_images=[Image.new("RGB", (8, 6), "blue")], lossless=True)
 
@@ -53,6 +59,7 @@ GOOD: dict[str, tuple[str, Callable[[Path], None], tuple[int, int, int]]] = {
     "WebP": ("a.webp", lambda p: red().save(p, lossless=True), RED),
     "CMYK": ("a.jpg", lambda p: red(mode="CMYK").save(p, quality=100), RED),
     "16 bits": ("a.png", _sixteen_bits, (250, 250, 250)),
+    "16 bits, transparent": ("a.png", _sixteen_bits_transparent, (255, 255, 255)),
     "animated": ("a.webp", _animated, RED),
     "palette with transparency": ("a.png", _palette, RED),
     "transparent is white, not black": ("a.png", _transparent, (255, 255, 255)),
@@ -124,10 +131,34 @@ def test_a_strip_that_is_no_line_is_read(tmp_path: Path) -> None:
 
 
 def test_only_what_is_called_an_image_is_found_and_below_folders_too(tmp_path: Path) -> None:
-    for name in ("b.PNG", "a.jpg", "deep/er/c.webp", "notes.txt", ".hidden.png", "d.svg"):
+    for name in ("b.PNG", "a.jpg", "deep/er/c.webp", "notes.txt", ".hidden.png", "d.svg", ".hidden/e.png"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     assert find_images(tmp_path) == ["a.jpg", "b.PNG", "d.svg", "deep/er/c.webp"]
+
+
+def test_folders_are_found_through_links_and_each_once(tmp_path: Path) -> None:
+    for name in ("here/a.png", "elsewhere/b.png"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    (tmp_path / "here" / "more").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "here" / "round").symlink_to(tmp_path / "here")
+    assert find_images(tmp_path / "here") == ["a.png", "more/b.png"]
+
+
+def test_a_folder_that_cannot_be_entered_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "a.png").touch()
+    enter = os.scandir
+
+    def refuse(place: str) -> Any:
+        if str(place).endswith("closed"):
+            raise PermissionError(13, "Permission denied", place)
+        return enter(place)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(DataError, match=r"closed: cannot be read \(Permission denied\)\.$"):
+        find_images(tmp_path)
 
 
 @pytest.mark.parametrize(
