@@ -347,6 +347,8 @@ class MatchConfig(Frozen):
     def something_is_learned(self) -> Self:
         if not self.train.lr:
             raise ValueError("train.lr must be above 0")
+        if self.train.batch_size < 2:
+            raise ValueError("train.batch_size must be 2 or more: an image alone has no wrong captions to be told from")
         if self.image == "transformer" and self.scope != "full":
             raise ValueError("image = transformer starts from nothing and must learn: scope = full (--train full)")
         return self

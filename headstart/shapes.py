@@ -172,6 +172,9 @@ def is_theirs(given: Any) -> bool:
     return isinstance(given, HuggingFaceConfig) or (isinstance(given, Mapping) and "model_type" in given)
 
 
+Spread = Annotated[float, Field(gt=0)]
+
+
 class PixelsConfig(Frozen):
     """How a picture is scaled, cut and centred for a model; the defaults are ImageNet's."""
 
@@ -179,7 +182,7 @@ class PixelsConfig(Frozen):
     edge: int = Field(256, ge=0, le=2048)  # the shorter side is made so long, and the middle cut out; 0: squeezed whole
     resample: Literal["bilinear", "bicubic"] = "bilinear"
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
-    std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+    std: tuple[Spread, Spread, Spread] = (0.229, 0.224, 0.225)
 
 
 class PatchConfig(Frozen):

@@ -13,9 +13,10 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headstart.errors import ModelError
+from headstart.errors import ConfigError, ModelError
 from headstart.models.dual import Matcher
 from headstart.models.huggingface import own_settings, transformers
+from headstart.schema import parse
 from headstart.shapes import PixelsConfig
 
 MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)  # of CLIP's own pictures
@@ -65,16 +66,32 @@ def clip_config(described: Mapping[str, Any], source: str) -> Any:
 def clip_pixels(described: Mapping[str, Any], side: int, source: str) -> PixelsConfig:
     """How pictures are prepared, from a preprocessor_config.json; CLIP's own way where it says nothing."""
     try:
+        if not described.get("do_resize", True) or not described.get("do_rescale", True):
+            raise ValueError("pictures must be resized, and their numbers divided by 255")
+        if round(1 / float(described.get("rescale_factor", 1 / 255)), 3) != 255:
+            raise ValueError("rescale_factor must be 1 / 255")
         size, crop = described.get("size", side), described.get("crop_size", side)
-        cut = bool(described.get("do_center_crop", True))
+        cut, centred = (bool(described.get(name, True)) for name in ("do_center_crop", "do_normalize"))
         edge = int(size.get("shortest_edge", size.get("height", side)) if isinstance(size, Mapping) else size)
-        inside = int(crop["height"] if isinstance(crop, Mapping) else crop)
-        return PixelsConfig(
-            size=inside if cut else edge,
-            edge=edge if cut else 0,
-            resample={2: "bilinear", 3: "bicubic"}[int(described.get("resample", 3))],  # type: ignore[arg-type]
-            mean=tuple(float(x) for x in described.get("image_mean", MEAN)),  # type: ignore[arg-type]
-            std=tuple(float(x) for x in described.get("image_std", STD)),  # type: ignore[arg-type]
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ModelError(f"{source}: its way to prepare pictures is not understood ({error}).") from None
+        inside = _square(crop) if cut else edge
+        if inside != side:
+            raise ValueError(f"they come out {inside} pixels wide, and the model reads {side}")
+        found = {
+            "size": inside,
+            "edge": edge if cut else 0,
+            "resample": {2: "bilinear", 3: "bicubic"}[int(described.get("resample", 3))],
+            "mean": tuple(map(float, described.get("image_mean", MEAN) if centred else (0, 0, 0))),
+            "std": tuple(map(float, described.get("image_std", STD) if centred else (1, 1, 1))),
+        }
+        return parse(PixelsConfig, found, "its numbers")
+    except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError, ConfigError) as error:
+        told = str(error).removesuffix(".")
+        raise ModelError(f"{source}: its way to prepare pictures is not understood ({told}).") from None
+
+
+def _square(size: Any) -> int:
+    if not isinstance(size, Mapping):
+        return int(size)
+    if size["height"] != size["width"]:
+        raise ValueError(f"{size['height']} x {size['width']} pixels are no square")
+    return int(size["height"])

@@ -85,7 +85,8 @@ def prepare(cfg: MatchConfig, watch: Watch) -> Matching:
     pool = cfg.pool or ("last" if base.config.causal else "mean")
     shape = DualConfig(text=base.config, pool=pool, image=image, space=cfg.space)
     space = Space(base.config.width, encoder.width, cfg.space)
-    dual = DualEncoder(TextTower(base.model.base, POOLS[pool]), encoder, space).to(device)
+    text = TextTower(base.model.base, POOLS[pool])
+    dual = DualEncoder(text.to(device), encoder.to(device), space)  # the space stays where what was seen is kept
     files, asked_once = list(found.captions), cfg.scope == "head" or cfg.canonical
     if asked_once:
         dual.eval()
@@ -101,6 +102,7 @@ def prepare(cfg: MatchConfig, watch: Watch) -> Matching:
         kept_pairs = SeenPairs(texts, vectors, seen.files, seen.vectors)
         if cfg.canonical:
             started = start_canonical(space, kept_pairs.whole(parts.train), list(kept_pairs.measured(parts.valid)))
+    dual.to(device)
     pairs: Pairs[Any]
     task: Retrieve[Any, Any]
     if cfg.scope == "head":

@@ -159,7 +159,8 @@ def open_encoder(name: str, patches: PatchConfig, size: int = 0) -> tuple[Encode
     cfg = parse(ImageConfig, described, str(folder / "config.json"))
     if size:
         cut = {"size": size, "edge": cfg.pixels.edge * size // cfg.pixels.size}
-        cfg = cfg.model_copy(update={"pixels": cfg.pixels.model_copy(update=cut)})
+        pixels = parse(PixelsConfig, {**cfg.pixels.model_dump(), **cut}, f"image_size = {size}")
+        cfg = cfg.model_copy(update={"pixels": pixels})
     encoder = build_encoder(cfg)
     load_weights(encoder, tensors)
     return encoder.eval(), cfg
@@ -217,5 +218,5 @@ def _preparation(folder: Path) -> dict[str, Any]:
         if (folder / name).is_file():
             with complaints(folder):
                 described = json.loads((folder / name).read_text("utf-8"))
-            return dict(described.get("image_processor", described))
+                return dict({**described}.get("image_processor", described))
     return {}

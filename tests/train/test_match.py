@@ -14,15 +14,17 @@ import torch
 from PIL import Image
 
 from headstart.config import MatchConfig
-from headstart.errors import DataError, ModelError
+from headstart.errors import ConfigError, DataError, ModelError
+from headstart.models.dual import Space
 from headstart.models.vision import ImageTransformer
 from headstart.schema import parse
-from headstart.shapes import PixelsConfig
+from headstart.shapes import PatchConfig, PixelsConfig
+from headstart.tasks.canonical import start_canonical
 from headstart.tasks.retrieve import SeenPairs
 from headstart.train import image_index
 from headstart.train.image_index import ImageIndex
 from headstart.train.match import match, prepare
-from headstart.train.matcher import open_matcher, read_dual
+from headstart.train.matcher import open_encoder, open_matcher, read_dual
 from headstart.train.model_dir import read_model
 from headstart.train.watch import Watch
 
@@ -89,11 +91,32 @@ def test_a_stopped_run_goes_on_to_the_same_weights(
     assert result["steps"] == 12
 
 
+def test_projections_are_found_where_what_was_seen_is_kept_and_moved_afterwards(
+    pictures: Path, towers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, find, move = [], start_canonical, Space._apply
+    monkeypatch.setattr("headstart.train.match.start_canonical", lambda *given: (done.append("found"), find(*given))[1])
+    monkeypatch.setattr(Space, "_apply", lambda self, *given: (done.append("moved"), move(self, *given))[1])
+    prepare(config(pictures, towers), Watch())
+    assert done == ["found", "moved"]
+
+
 def test_towers_that_learn_move(pictures: Path, towers: dict[str, str], tmp_path: Path) -> None:
     match(config(pictures, towers, scope="full", space={"width": 16, "start": "random"}), tmp_path / "run")
     receipt = json.loads((tmp_path / "run" / "receipt.json").read_text())
     for tower in ("text", "image"):
         assert receipt["towers_sha256_before"][tower] != receipt["towers_sha256_after"][tower]
+
+
+def test_settings_with_which_nothing_could_be_learned_or_read_again_are_refused(
+    pictures: Path, towers: dict[str, str], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=r"batch_size must be 2 or more"):
+        config(pictures, towers, train={"batch_size": 1})
+    tower = shutil.copytree(towers["image"], tmp_path / "tower") / "config.json"
+    tower.write_text(tower.read_text().replace('"edge":0', '"edge":20'))
+    with pytest.raises(ConfigError, match=r"image_size = 2000: edge: .* less than or equal to 2048 \(got 2500\)"):
+        open_encoder(str(tower.parent), PatchConfig(), 2000)
 
 
 def test_an_image_tower_from_nothing_learns(pictures: Path, towers: dict[str, str], tmp_path: Path) -> None:

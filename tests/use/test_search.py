@@ -117,6 +117,33 @@ def test_a_clip_model_that_is_not_what_it_says_is_refused(clip: Path, tmp_path: 
         open_matcher(str(folder))
 
 
+@pytest.mark.parametrize(
+    ("says", "told"),
+    [([], "not a model that Headstart wrote"), ({"crop_size": {"height": 16}}, "'width'"),
+     ({"crop_size": {"height": 16, "width": 8}}, "16 x 8 pixels are no square"),
+     ({"crop_size": 8}, "they come out 8 pixels wide, and the model reads 16"),
+     ({"image_std": [0.5, 0, 0.5]}, "std.1: Input should be greater than 0"), ({"image_mean": [0.5]}, "mean"),
+     ({"do_rescale": False}, "divided by 255"), ({"rescale_factor": 0}, "division by zero"), ({"resample": 1}, "1")],
+)  # fmt: skip
+def test_a_way_to_prepare_pictures_that_is_not_understood_is_refused(
+    says: Any, told: str, clip: Path, tmp_path: Path
+) -> None:
+    folder = described(clip, tmp_path)
+    for name in ("processor_config.json", "preprocessor_config.json"):
+        (folder / name).unlink(missing_ok=True)
+    base = {"size": {"shortest_edge": 16}, "crop_size": 16}
+    (folder / "preprocessor_config.json").write_text(json.dumps({**base, **says} if says else says))
+    with pytest.raises(ModelError, match=told):
+        open_matcher(str(folder))
+
+
+def test_pictures_that_are_not_centred_keep_their_numbers(clip: Path, tmp_path: Path) -> None:
+    folder = described(clip, tmp_path)
+    (folder / "preprocessor_config.json").write_text(json.dumps({"size": 16, "crop_size": 16, "do_normalize": False}))
+    pixels = open_matcher(str(folder)).pixels
+    assert (pixels.mean, pixels.std) == ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+
+
 def test_the_best_pictures_come_first_with_rank_and_score(matcher: Path, pictures: Path) -> None:
     search = ImageSearch.open(pictures, str(matcher))
     sheet = search.find(["red over ocean"], top=5)[0]
