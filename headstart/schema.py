@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -131,8 +132,14 @@ def explain(
             value = problem["input"]
             shown = f" (got {shortened(value)})" if isinstance(value, (str, int, float)) else ""
             name = ".".join(where) or "together"
-            problems.append(f"{name}{f' ({flags[name]})' if name in flags else ''}: {message}{shown}.")
+            hint = did_you_mean(value, _choices(problem)) if isinstance(value, str) else ""
+            problems.append(f"{name}{f' ({flags[name]})' if name in flags else ''}: {message}{shown}.{hint}")
     return f"{source}: " + " ".join(problems)
+
+
+def _choices(problem: Mapping[str, Any]) -> list[str]:
+    """What a setting may be, where that is one of a few words."""
+    return re.findall(r"'([^']+)'", problem["ctx"]["expected"]) if problem["type"] == "literal_error" else []
 
 
 def _nearest(name: str, beside: Sequence[str], kinds: Sequence[type[Frozen]]) -> str:

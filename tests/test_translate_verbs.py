@@ -130,3 +130,21 @@ def test_inspect_shows_the_attention_of_a_translator(folder: Path) -> None:
     assert [maps["kind"] for maps in told["attention"]] == ["cross-attention", "encoder attention", "decoder attention"]
     refused = run("inspect", folder / "run", "ban", "--before", folder / "run", exit_code=2)
     assert "RUN is a translator" in refused.stderr
+
+
+def test_scores_on_what_was_learned_are_told_as_such_even_quietly(folder: Path, tmp_path: Path) -> None:
+    pairs = folder / "pairs.tsv"
+    done = run("translate", "train", pairs, "--test", pairs, "--out", tmp_path / "run", *FEW, "--model", "gru")
+    assert "! 119 test pairs have a source that was also learned from." in done.stdout
+
+
+def test_what_a_translation_lacks_is_named(folder: Path) -> None:
+    done = run("translate", "apply", folder / "run", "ban Box", "b7n")
+    assert "Note: This model has never seen 'B', 'x', '7'." in done.stderr
+
+
+def test_a_misspelled_choice_and_run_get_a_hint(folder: Path) -> None:
+    done = run("translate", "train", folder / "pairs.tsv", "--model", "gru-additve", exit_code=4)
+    assert "(got 'gru-additve'). Did you mean 'gru-additive'?" in done.stderr.replace("\n", " ")
+    done = run("translate", "apply", folder / "rn", "ban", exit_code=5)
+    assert f"Did you mean '{folder / 'run'}'?" in done.stderr.replace("\n", "")

@@ -150,12 +150,15 @@ def train(
         return
     show(
         f"{result['run']}: {result['kind']}, hidden size {result['hidden']}, {result['parameters']:,} parameters, "
-        f"{result['steps']} steps, {duration(result['seconds'])}"
+        f"{counted(result['steps'], 'step')}, {duration(result['seconds'])}"
     )
-    for name in ("valid", "test"):
+    for name, part in (("valid", "validation"), ("test", "test")):
         if result[name]:
             show()
-            _show_scores({"valid": "validation", "test": "test"}[name], result[name])
+            _show_scores(part, result[name])
+            learned = result["overlapping"][name]
+            if learned:
+                show(f"! {counted(learned, f'{part} pair', 'has', 'have')} a source that was also learned from.")
     show()
     for source, said in result["samples"].items():
         show(f"{source} -> {said}")
@@ -331,16 +334,12 @@ def _check_split(split: str | None) -> None:
 
 def _note_lost(records: list[dict[str, Any]]) -> None:
     """Say what the translations lack."""
-    unread = [record["source"] for record in records if record["unknown"]]
+    unread = list(dict.fromkeys(piece for record in records for piece in record["unknown"]))
     endless = [record["source"] for record in records if not record["finished"]]
-    notes = (
-        (unread, "with letters or words that this model has never seen"),
-        (endless, "whose translation found no end and is cut off"),
-    )
-    for texts, what in notes:
-        if texts:
-            some = ", ".join(repr(text[:40]) for text in texts[:3]) + (", ..." if len(texts) > 3 else "")
-            show_notes([f"{counted(len(texts), 'text')} {what}: {some}."])
+    for found, what in ((unread, "This model has never seen"), (endless, "Cut off, because no end was found:")):
+        if found:
+            some = ", ".join(repr(text[:40]) for text in found[:10]) + (", ..." if len(found) > 10 else "")
+            show_notes([f"{what} {some}."])
 
 
 def _draw_attention(run: str, attended: list[Attended], file: Path) -> None:

@@ -57,6 +57,12 @@ class AttentionMaps(View):
         heads = [str(h + 1) for h in range(self.weights.shape[1])]
         return ["mean", *([] if self.cross else ["rollout"]), *heads]
 
+    @property
+    def drawn(self) -> list[str]:
+        """What a picture has of each layer: the heads first, as they are made; the mean of one head is that head."""
+        heads = [way for way in self.ways if way.isdigit()]
+        return [*heads, *(way for way in self.ways if not way.isdigit() and (way != "mean" or len(heads) > 1))]
+
     def map(self, layer: int, way: str) -> Weights:
         """The (T, S) map of a layer, counted from 1: of a head, the mean over heads, or the rollout up to there."""
         if way == "mean":
@@ -86,7 +92,8 @@ class AttentionMaps(View):
         return self.map(self.first, self.head).tolist()
 
     def title(self, layer: int, way: str) -> str:
-        told = {"mean": f"mean of {self.weights.shape[1]} heads", "rollout": "rollout from the input"}
+        heads = self.weights.shape[1]
+        told = {"mean": f"mean of {heads} heads" if heads > 1 else "one head", "rollout": "rollout from the input"}
         return f"layer {layer} of {len(self.weights)}, {told.get(way, f'head {way}')}"
 
     def data(self) -> dict[str, Any]:
@@ -146,16 +153,13 @@ class AttentionMaps(View):
         cell = 0.055 if max(targets, sources) > LABELLED else 0.11  # inches
         panel_width, panel_height = max(0.9, cell * sources), max(0.9, cell * targets)
         names = max((len(brief(label(t), 12)) for t in self.targets), default=0)
-        return panel_width * len(self.ways) * 1.08 + 0.075 * names + 0.3, (panel_height + 0.2) * layers + 0.9
+        return panel_width * len(self.drawn) * 1.08 + 0.075 * names + 0.3, (panel_height + 0.2) * layers + 0.9
 
     def draw(self, figure: Any) -> None:
         from matplotlib.colors import LinearSegmentedColormap
 
         colors = LinearSegmentedColormap.from_list("headstart", ["#ffffff", COLORS[0]]).with_extremes(bad="#d8dbe0")
-        ways = [
-            *self.ways[-self.weights.shape[1] :],
-            *self.ways[: -self.weights.shape[1]],
-        ]  # heads first, as they are made
+        ways = self.drawn
         grid = figure.subplots(len(self.weights), len(ways), squeeze=False)
         figure.suptitle(
             f"{self.kind}: rows look at columns" + ("" if self.allowed is None else "; grey may not be seen"),

@@ -68,7 +68,8 @@ def plot_ladder_curves(results: Mapping[str, Any], file: Path) -> None:
         named.add(kind)
     for axis, model in zip(axes, models, strict=True):
         axis.set(xlabel="step", ylabel="validation loss (nats a token)", title=model)
-        axis.legend(frameon=False, fontsize=7, title="hidden size, data", title_fontsize=7)
+        axis.legend(frameon=False, fontsize=7, title="hidden size, data; a line a seed", title_fontsize=7)
+        axis.sharey(axes[0])
     _save(figure, file)
 
 

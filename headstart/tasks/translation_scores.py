@@ -58,7 +58,7 @@ def ratio(tops: Sequence[float], bottoms: Sequence[float]) -> dict[str, Any]:
     """
     top, bottom, rows = np.asarray(tops, float), np.asarray(bottoms, float), len(tops)
     value = float(top.sum() / bottom.sum())
-    if rows < 2:
+    if rows < 2 or not np.ptp(top - value * bottom):  # rows that do not differ tell nothing of others
         return {"value": value, "interval": None}
     spread = float(np.sqrt(np.var(top - value * bottom, ddof=1) / rows) / bottom.mean())
     half = float(student.ppf(0.975, rows - 1)) * spread
@@ -151,17 +151,21 @@ def _sacrebleu(rows: Sequence[Scored], by_character: bool) -> dict[str, Any]:
     return {
         name: {
             "value": float(metric.corpus_score(said, columns).score),
-            "interval": _resampled(metric, said, columns) if len(rows) > 1 else None,
+            "interval": _resampled(metric, said, columns),
             "signature": str(metric.get_signature()),
         }
         for name, metric in (("bleu", bleu), ("chrf", chrf))
     }
 
 
-def _resampled(metric: Any, said: list[str], columns: Any) -> list[float]:
-    """The middle 95 % of the scores of rows drawn again; sacrebleu's own fails where some of them are 0."""
+def _resampled(metric: Any, said: list[str], columns: Any) -> list[float] | None:
+    """The middle 95 % of the scores of rows drawn again; sacrebleu's own fails where some of them are 0.
+
+    None where every draw scores the same, as with rows that are all right.
+    """
     counts = np.asarray(metric._extract_corpus_statistics(said, columns), dtype=float)  # one row of counts a text
     rng, rows = np.random.default_rng(0), len(said)
     drawn = (rng.multinomial(rows, [1 / rows] * rows) @ counts for _ in range(BOOTSTRAPS))
     scores = [float(metric._compute_score_from_stats(list(sums)).score) for sums in drawn]
-    return [float(x) for x in np.quantile(scores, [0.025, 0.975])]
+    low, high = (float(x) for x in np.quantile(scores, [0.025, 0.975]))
+    return [low, high] if high - low > 1e-9 else None

@@ -47,18 +47,21 @@ class Pairs:
     def parts(self) -> dict[str, list[Pair]]:
         return {"train": self.train, "valid": self.valid, "test": self.test}
 
+    @property
+    def overlapping(self) -> dict[str, int]:
+        """The pairs of each other part whose source is also learned from."""
+        known, others = {normal(p.source) for p in self.train}, {"valid": self.valid, "test": self.test}
+        return {name: sum(normal(p.source) in known for p in rows) for name, rows in others.items()}
+
     def facts(self) -> dict[str, Any]:
         """Sizes and what is the matter with the rows, for data.json."""
         parts = self.parts()
-        known = {normal(p.source) for p in self.train}
         return {
             "rows": {name: len(rows) for name, rows in parts.items()},
             "sources": {name: len({normal(p.source) for p in rows}) for name, rows in parts.items()},
             "blank_pairs": self.blank,
             "held_out": self.held_out,
-            "overlapping": {
-                name: sum(normal(p.source) in known for p in rows) for name, rows in parts.items() if name != "train"
-            },
+            "overlapping": self.overlapping,
             "reading": self.reading.facts(),
             "split_sha256": digest(*(f"{n}\t{p.source}\t{p.target}" for n, rows in parts.items() for p in rows)),
         }

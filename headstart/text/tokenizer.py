@@ -198,6 +198,11 @@ class Tokenizer:
             return str(self.backend.decode([int(i)], skip_special_tokens=False))
         return str(token).replace("▁", " ")
 
+    def unread(self, text: str) -> list[str]:
+        """The parts of a text that the vocabulary does not have."""
+        found = self.backend.encode(text, add_special_tokens=False)
+        return [text[a:b] for i, (a, b) in zip(found.ids, found.offsets, strict=True) if i == self.unk]
+
     def unknown(self, rows: TokenRows) -> int:
         """How many tokens of `rows` the vocabulary does not have."""
         return 0 if self.unk is None else int((rows.ids == self.unk).sum())

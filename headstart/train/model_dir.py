@@ -91,7 +91,9 @@ def read_model(folder: Path) -> Saved:
     with complaints(folder):
         described = read_description(folder)
         if described["head"] == "translate":
-            raise ModelError(f"{folder.parent} is a translator. Use headstart translate apply, or translate evaluate.")
+            raise ModelError(
+                f"{folder.parent} is a translator, which this verb does not take. Use headstart translate apply, or translate evaluate."
+            )
         if described["head"] == "match":
             raise ModelError(f"{folder.parent} matches captions and pictures. Use headstart search, or match evaluate.")
         spec = HeadSpec(

@@ -247,7 +247,7 @@ def _tell(watch: Watch, job: Pretraining) -> None:
     if cfg.teacher:
         watch.note(f"Learning from what {cfg.teacher} says of pieces of the text.")
     if job.fresh:
-        watch.note(f"Note: {cfg.base} has no language-model head, so it gets a new one: {', '.join(job.fresh)}.")
+        watch.note(f"Note: {cfg.base} has no language-model head, so it gets a new one.")
     skipped = passed_over(cfg.data.paths)
     if skipped:
         watch.note(

@@ -82,8 +82,9 @@ class Run:
         """A finished run, to read from."""
         run = cls(Path(path))
         if not os.path.isdir(run.path):
-            beside = [p.name for p in run.path.parent.iterdir()] if os.path.isdir(run.path.parent) else []
-            raise ModelError(f"{path}: no such run.{did_you_mean(run.path.name, beside)}", "RUN_MISSING")
+            beside = run.path.parent.iterdir() if os.path.isdir(run.path.parent) else ()
+            hint = did_you_mean(run.path.name, [], also={p.name: str(p) for p in beside})
+            raise ModelError(f"{path}: no such run.{hint}", "RUN_MISSING")
         if not (run.path / "env.json").exists():
             raise ModelError(f"{path}: this folder is not a run (it has no env.json).", "RUN_MISSING")
         run._check_format()

@@ -38,7 +38,7 @@ from headstart.train.model_dir import complaints, read_description, read_tensors
 from headstart.train.run import Run
 from headstart.train.watch import Watch
 
-PARTS = {"train": "training", "valid": "validation", "test": "test"}  # as they are called in sentences
+PARTS = {"train": "training", "valid": "validation", "test": "test"}  # as they are called in sentences and tables
 SHOWN = 3  # validation rows translated after each evaluation, where no sample is given
 FILES = ("tokenizer.json", "target_tokenizer.json")
 
@@ -78,11 +78,16 @@ class Translator:
 
     def translate(self, texts: Sequence[str], beams: int = 1, length_penalty: float = 1.0) -> list[list[Said]]:
         """The best `beams` translations of each text, best first."""
+        each = list(dict.fromkeys(texts))  # words come again
         found = translations(
-            self.model, self.rows(texts), self.source.pad, self.target, self.config.longest, beams, length_penalty,
+            self.model, self.rows(each), self.source.pad, self.target, self.config.longest, beams, length_penalty,
             self.device,
         )  # fmt: skip
-        return [[Said(self.target.decode(h.ids), h.score, h.finished) for h in best] for best in found]
+        said = {
+            text: [Said(self.target.decode(h.ids), h.score, h.finished) for h in best]
+            for text, best in zip(each, found, strict=True)
+        }
+        return [said[text] for text in texts]
 
 
 @dataclass(frozen=True)
@@ -173,6 +178,7 @@ def translate(
             "hidden": cfg.model.hidden,
             "steps": progress.step,
             "best_step": progress.best_step,
+            "overlapping": job.data.overlapping,
             "valid": {**(progress.best or {}), **scored(job, job.valid)},
             "test": _open_test_pairs(run, job) if job.test.pairs else None,
             "samples": dict(zip(shown, translate_texts(job.translator, shown, cfg.split), strict=True)),
@@ -286,10 +292,6 @@ def _tell_facts(run: Run, job: Translating, watch: Watch) -> None:
         watch.note(f"Note: {note}")
     if job.data.blank:
         watch.note(f"Note: left out {counted(job.data.blank, 'pair')} with an empty side.")
-    for name, count in facts["overlapping"].items():
-        if count:
-            told = f"{count} of {counted(rows[name], f'{PARTS[name]} pair')}"
-            watch.note(f"Note: {told} have a source that is also learned from: their scores flatter.")
     for text in job.data.not_there:
         watch.note(f"Note: no pair has the source '{text}', which was to be held out.")
     if any(text.left_out for text in parts.values()):

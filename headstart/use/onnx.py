@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headstart.errors import ModelError, UserError, first_line
+from headstart.text.files import check_file
 from headstart.text.tokenizer import Tokenizer, rows_to_read
 from headstart.use.labels import labelled
 
@@ -31,6 +32,7 @@ class OnnxClassifier:
             import onnxruntime
         except ImportError:
             raise UserError("An .onnx file needs onnxruntime: pip install 'headstart[onnx]'.", "EXTRA") from None
+        check_file(Path(file))
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         try:

@@ -16,7 +16,7 @@ from torch import Tensor
 from headstart.config import TranslateConfig
 from headstart.errors import DataError, ModelError
 from headstart.show.attention import AttentionMaps, square
-from headstart.tasks.translate import TranslateText, source_rows, translations
+from headstart.tasks.translate import TranslateText, translations
 from headstart.tasks.translation_scores import where_it_fails
 from headstart.text.batch import pad
 from headstart.text.files import PLAIN, Reading
@@ -58,8 +58,8 @@ class Translations:
     ) -> list[dict[str, Any]]:
         """The translation of each text, its score (log probability a token) and the `n_best` best of all beams.
 
-        Word by word, a translation joins one of each word, and its score is the mean of theirs. `unknown` counts the
-        tokens of the text that the model has never seen; one that is not `finished` was cut off.
+        Word by word, a translation joins one of each word, and its score is the mean of theirs. `unknown` is
+        what the model has never seen of the text; a translation that is not `finished` was cut off.
         """
         if n_best > beams:
             raise ModelError(f"{n_best} translations were asked for, and {beams} beams can find no more than {beams}.")
@@ -73,7 +73,7 @@ class Translations:
                 for chosen in joined
             ]
             lost = {
-                "unknown": self.translator.source.unknown(source_rows(cut, self.translator.source)),
+                "unknown": [piece for part in cut for piece in self.translator.source.unread(part)],
                 "finished": all(each.finished for each in joined[0]),
             }
             records.append({"source": text, **ranked[0], **lost, "n_best": ranked})

@@ -42,3 +42,10 @@ def test_targets_may_look_at_other_sources() -> None:
     assert maps.picture().png().startswith(b"\x89PNG")
     with pytest.raises(UserError, match="give 1 to 1, or mean"):
         AttentionMaps(["le", "chat"], ["the", "cat", "."], weights, cross=True, head="rollout")
+
+
+def test_one_head_is_drawn_once() -> None:
+    one, two = (AttentionMaps("abc", "abc", np.stack([np.stack([LOOK_BACK] * heads)]), square(3)) for heads in (1, 2))
+    assert one.drawn == ["1", "rollout"]
+    assert two.drawn == ["1", "2", "mean", "rollout"]
+    assert "one head" in str(one)

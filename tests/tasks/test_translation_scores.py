@@ -75,6 +75,18 @@ def test_where_it_fails_is_told_by_length_by_beginning_and_by_the_worst() -> Non
     assert fails["worst"][0] == {"source": "a" * 10, "translation": "x", "reference": "a" * 10, "edits": 10}
 
 
+def test_rows_that_are_all_right_or_all_wrong_leave_no_interval_of_width_zero() -> None:
+    for said in ("a b c d", "x y"):
+        scores = translation_scores(
+            [Scored(f"{i}", said, ("a b c d",)) for i in range(6)], str.split, by_character=False
+        )
+        low, high = scores["exact_match"]["interval"]
+        assert low < high
+        assert [scores[name]["interval"] for name in ("character_error_rate", "token_error_rate", "bleu", "chrf")] == [
+            None
+        ] * 4
+
+
 def test_a_few_long_sources_do_not_make_a_group_of_their_own() -> None:
     rows = [Scored("ab", "x", ("x",))] * 20 + [Scored("abc", "x", ("y",))] * 20 + [Scored("abcdefg", "x", ("x",))]
     groups = where_it_fails(rows)["by_length"]

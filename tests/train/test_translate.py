@@ -13,6 +13,7 @@ import torch
 from headstart.config import TranslateConfig
 from headstart.errors import DataError, ModelError, Stopped
 from headstart.schema import parse
+from headstart.tasks.translate import source_rows
 from headstart.train.estimate import estimate
 from headstart.train.run import Run
 from headstart.train.translate import Said, prepare, read_translator, translate
@@ -196,7 +197,7 @@ def _sides(cfg: TranslateConfig) -> tuple[Any, Any]:
 def test_what_was_learned_and_what_was_not_there_to_hold_out_is_told(pairs: Path, tmp_path: Path) -> None:
     data = {"valid": [str(pairs)], "test_fraction": 0, "hold_out": ["bade", "badee"]}
     notes = told_while(settings(pairs, data=data), tmp_path / "run")
-    assert any("199 of 200 validation pairs have a source that is also learned from" in note for note in notes)
+    assert Run.open(tmp_path / "run").read_json("result.json")["overlapping"] == {"valid": 199, "test": 0}
     assert any("no pair has the source 'badee'" in note for note in notes)
     assert not any("'bade'" in note for note in notes)
 
@@ -221,10 +222,24 @@ def test_attention_is_asked_only_of_what_can_be_read(pairs: Path, tmp_path: Path
 def test_what_a_translation_lacks_is_known(pairs: Path, tmp_path: Path) -> None:
     translate(settings(pairs), tmp_path / "run")
     model = Translations.load(tmp_path / "run")
-    assert [record["unknown"] for record in model.translate(["bade", "BADe"])] == [0, 3]
+    assert [record["unknown"] for record in model.translate(["bade", "BADe", "bade 7"])] == [
+        [],
+        ["B", "A", "D"],
+        [" ", "7"],
+    ]
     with torch.no_grad():
         model.translator.model.head.bias[model.translator.target.end] = -1e9
     assert not model.translate(["bade"])[0]["finished"]
+
+
+def test_a_text_that_comes_again_is_translated_once(pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    translator, asked = prepare(settings(pairs)).translator, []
+    monkeypatch.setattr(
+        type(translator), "rows", lambda self, texts: asked.extend(texts) or source_rows(texts, self.source)
+    )
+    said = translator.translate(["bade", "koma", "bade"])
+    assert asked == ["bade", "koma"]
+    assert said[0] == said[2] != said[1]
 
 
 def test_special_tokens_are_never_said(pairs: Path) -> None:

@@ -200,6 +200,9 @@ def test_a_file_that_is_no_model_is_one_sentence(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["predict", str(tmp_path / "model.onnx"), "a text"])
     assert done.exit_code == 5
     assert "not an ONNX model that can be read" in done.stderr
+    done = CliRunner().invoke(app, ["predict", str(tmp_path / "modle.onnx"), "a text"])
+    assert done.exit_code == 3
+    assert "modle.onnx: no such file. Did you mean" in done.stderr
 
 
 def test_models_stand_side_by_side(reviews: Path, tmp_path: Path) -> None:
