@@ -33,18 +33,21 @@ def fit_head(head: ClassHead, train: Rows, valid: Rows) -> float | None:
     classes = head.linear.out_features
     if len(set(target.tolist())) < max(2, classes):
         return None
-    mean, scale = features.mean(0), np.hypot(features.std(0), FLOOR * np.sqrt(np.mean(features**2)))
+    biased = head.linear.bias is not None
+    mean = features.mean(0) if biased else np.zeros_like(features[0])  # what is taken away, only a bias can give back
+    scale = np.hypot(features.std(0), FLOOR * np.sqrt(np.mean(features**2)))
     strength, best = fit_regression(
         ((features - mean) / scale, target),
         ((valid[0].cpu().numpy() - mean) / scale, valid[1]) if valid[1] else None,
         STRENGTHS,
         USUAL,
         dict(enumerate(head.weights.tolist())),
+        biased,
     )
     weight, bias = _for_each_class(best.coef_, best.intercept_)
     weight = weight / scale
     _put(head.linear.weight, weight)
-    if head.linear.bias is not None:
+    if biased:
         _put(head.linear.bias, bias - weight @ mean)
     return strength
 

@@ -14,13 +14,14 @@ def fit_regression(
     strengths: Sequence[float],
     usual: float,
     importance: Mapping[Any, float] | None = None,
+    intercept: bool = True,
 ) -> tuple[float, Any]:
     """The inverse regularization that was chosen, the least of equals, and its model; `usual` without validation rows."""
     from sklearn.linear_model import LogisticRegression
 
     tried = []
     for strength in strengths if valid else (usual,):
-        model = LogisticRegression(C=strength, max_iter=1000, class_weight=importance)
+        model = LogisticRegression(C=strength, max_iter=1000, class_weight=importance, fit_intercept=intercept)
         model.fit(*train)
         tried.append((model.score(*valid) if valid else 0.0, -strength, model))
     _, least, best = max(tried, key=lambda entry: entry[:2])

@@ -27,15 +27,20 @@ def rows(count: int, classes: int, seed: int) -> tuple[torch.Tensor, list[int]]:
     return torch.tensor(vectors * np.arange(1, 9) + 3, dtype=torch.float32), target.tolist()
 
 
+@pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("classes", [2, 3])
-def test_it_gives_the_probabilities_of_scikit_learn(classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_gives_the_probabilities_of_scikit_learn(
+    classes: int, bias: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "FLOOR", 0.0)  # then it is plain standardizing
-    head, (vectors, target) = ClassHead(8, classes, mean_real), rows(200, classes, 0)
+    head, (vectors, target) = ClassHead(8, classes, mean_real, bias=bias), rows(200, classes, 0)
     head.weights.copy_(torch.tensor([1.0, 3.0, 2.0][:classes]))
     strength = fit_head(head, (vectors, target), rows(60, classes, 1))
     x = vectors.numpy()
-    scaled = (x - x.mean(0)) / x.std(0)
-    theirs = LogisticRegression(C=strength, class_weight={0: 1.0, 1: 3.0, 2: 2.0}, max_iter=1000).fit(scaled, target)
+    scaled = (x - bias * x.mean(0)) / x.std(0)
+    importance = {0: 1.0, 1: 3.0, 2: 2.0}
+    theirs = LogisticRegression(C=strength, class_weight=importance, max_iter=1000, fit_intercept=bias)
+    theirs.fit(scaled, target)
     ours = head.eval().logits(vectors).softmax(-1).detach().numpy()
     np.testing.assert_allclose(ours, theirs.predict_proba(scaled), atol=1e-4)
 
