@@ -110,8 +110,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for i, label in enumerate(y):
             if label is None or label != label:  # NaN is not itself
                 raise DataError(f"y[{i}] is {label}: every row needs a label.", "DATA_LABEL")
-        self.classes_ = np.unique(np.asarray(y))
-        names = {str(label): label for label in self.classes_.tolist()}
+        labels = np.asarray(y).tolist()  # one kind for all: the names in the rows and here have to be the same
+        names = {str(label): label for label in labels}
         folder = _Folder()
         base = str(self.base.folder_.run) if isinstance(self.base, LanguageModel) else self.base
         few = len(X) if len(X) < SELECTED_FROM else 0
@@ -124,7 +124,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "class_weights": self.class_weights,
             "check": False,
             "predictions": "none",
-            "data": {"train": folder.rows(X, y), "test_fraction": 0.0, "labels": few},
+            "data": {"train": folder.rows(X, labels), "test_fraction": 0.0, "labels": few},
             "train": {"lr": self.lr, "batch_size": self.batch_size, "seed": self.seed, "tensorboard": False},
         }
         with _nothing_kept():
@@ -148,7 +148,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Sequence[str]) -> NDArray[np.float64]:
         """One row a text, one column a label, in the order of `classes_`."""
         check_is_fitted(self, "model_")
-        return np.array(self.model_.probabilities(checked(X)))[:, self._columns]
+        rows = np.array(self.model_.probabilities(checked(X))).reshape(-1, len(self.classes_))
+        return rows[:, self._columns]
 
     def predict(self, X: Sequence[str]) -> NDArray[Any]:
         best = self.predict_proba(X).argmax(1)
@@ -163,6 +164,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def checked(texts: Sequence[Any]) -> list[str]:
     """The texts, if that is what they are: a table with gaps has NaN or None where there is none."""
+    if isinstance(texts, str):
+        raise DataError("X is one text, not several. Give a list: [text].", "DATA_TEXT")
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise DataError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -83,6 +84,21 @@ def test_a_gap_among_the_texts_to_label_is_told_with_its_place(language: Languag
     fitted = TextClassifier(base=language, train="head", epochs=1).fit(X[:8], Y[:8])
     with pytest.raises(UserError, match=r"^X\[0\] is None, not a text"):
         fitted.predict([None, "fine"])
+
+
+@pytest.mark.parametrize("labels", [np.float32([0.1, 0.2]), [1, 2.0]])
+def test_labels_come_back_as_they_were_given(labels: Any, language: LanguageModel) -> None:
+    fitted = TextClassifier(base=language, train="head", epochs=1).fit(X[:8], [labels[i] for i in Y[:8]])
+    assert fitted.classes_.tolist() == sorted(np.asarray(labels).tolist())
+    assert set(fitted.predict(X[:8]).tolist()) <= set(fitted.classes_.tolist())
+
+
+def test_one_text_is_refused_and_none_gives_no_rows(language: LanguageModel) -> None:
+    fitted = TextClassifier(base=language, train="head", epochs=1).fit(X[:8], Y[:8])
+    with pytest.raises(UserError, match=r"^X is one text, not several\. Give a list: \[text\]\.$"):
+        fitted.predict("a film")
+    assert fitted.predict_proba([]).shape == (0, 2)
+    assert fitted.predict([]).tolist() == []
 
 
 @pytest.mark.parametrize("gap", [None, float("nan")])
