@@ -38,12 +38,10 @@ def export(
 
         result = export_transformers(run, out)
     else:
-        from headstart.use.onnx_export import add_int8, export_onnx, rows_to_score
+        from headstart.use.onnx_export import export_onnx, rows_to_score
 
-        rows = rows_to_score(run, located(int8), text_column, label_column) if int8 else []
-        result = export_onnx(run, out)
-        if int8:
-            result["int8"] = add_int8(out, rows)
+        rows = rows_to_score(run, located(int8), text_column, label_column) if int8 else None
+        result = export_onnx(run, out, rows)
     if as_json:
         show_json(result)
         return

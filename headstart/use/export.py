@@ -28,6 +28,7 @@ from headstart.train.checkpoint import weights
 from headstart.train.disk import write_file
 from headstart.train.model_dir import Saved, describe_model, read_model
 from headstart.train.run import Run
+from headstart.use.language import refuse_distilled
 
 # A dense layer and a tanh pass on what is this small: a power of two, so that nothing is rounded on the way.
 SMALL = 2.0**-12
@@ -41,6 +42,7 @@ def export_transformers(run: str | Path, out: str | Path) -> dict[str, Any]:
     if folder.exists():
         raise UserError(f"{folder} already exists. Choose another --out.", "RUN_EXISTS")
     saved = read_model(opened.path / "model")
+    refuse_distilled(opened, run)
     described, tensors = _theirs(saved, str(run))
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as place:

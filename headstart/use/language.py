@@ -29,8 +29,7 @@ class LanguageModel:
         saved, config = read_model(run.path / "model"), run.config
         if not isinstance(config, PretrainConfig):
             raise ModelError(f"{path} holds a classifier, not a language model. Use headstart predict.")
-        if config.objective == "distill":
-            raise ModelError(f"{path} was distilled and predicts no tokens. It is a --base to fine-tune.")
+        refuse_distilled(run, path)
         return cls(saved, config)
 
     def generate(self, prompt: str, tokens: int, how: Sampling, top: int) -> dict[str, Any]:
@@ -71,3 +70,9 @@ class LanguageModel:
         scores = Language(text.bytes).evaluate(self.saved.model, text.measured())
         entropy = text.entropy()
         return {**scores, "tokens": len(text.rows.ids), **({} if entropy is None else {"entropy": entropy})}
+
+
+def refuse_distilled(run: Run, name: str | Path) -> None:
+    """What learned from a teacher has a language head that learned nothing."""
+    if isinstance(run.config, PretrainConfig) and run.config.objective == "distill":
+        raise ModelError(f"{name} was distilled and predicts no tokens. It is a --base to fine-tune.")

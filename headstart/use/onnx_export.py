@@ -23,49 +23,62 @@ from headstart.train.model_dir import Saved, read_model
 from headstart.train.run import Run
 from headstart.use.export import refuse_windows
 from headstart.use.labels import known_rows
+from headstart.use.language import refuse_distilled
 from headstart.use.onnx import OnnxClassifier
 
 ALLOWED = 1e-3  # difference of a logit; what is larger is a fault of ours, and nothing is left behind
 
 
-def export_onnx(run: str | Path, out: str | Path) -> dict[str, Any]:
-    """One .onnx file with the model, its tokenizer and its labels; what was written and how it was checked."""
-    saved, file = read_model(Run.open(run).path / "model"), Path(out)
-    if os.path.exists(file):
-        raise UserError(f"{file} already exists. Choose another --out.", "RUN_EXISTS")
+def export_onnx(run: str | Path, out: str | Path, examples: list[Example] | None = None) -> dict[str, Any]:
+    """One .onnx file with the model, its tokenizer and its labels; what was written and how it was checked.
+
+    With labelled rows, there is a second one beside it with its matrices in 8 bits, and the accuracy of both on them.
+    """
+    opened, file = Run.open(run), Path(out)
+    small = file.with_suffix(".int8.onnx")
+    saved = read_model(opened.path / "model")
+    for place in (file, small) if examples else (file,):
+        if os.path.exists(place):
+            raise UserError(f"{place} already exists. Choose another --out.", "RUN_EXISTS")
     if file.suffix != ".onnx":
         raise UserError(f"--out {file}: the name of an ONNX file ends in .onnx.")
+    refuse_distilled(opened, run)
     refuse_windows(saved, str(run))
     file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=file.parent, prefix=".export-") as place:
-        draft = Path(place) / "model.onnx"
+    with tempfile.TemporaryDirectory(dir=file.parent, prefix=".export-") as folder:
+        draft, draft_small = Path(folder) / "model.onnx", Path(folder) / "small.onnx"
         write_onnx(draft, saved)
-        difference = _difference(draft, saved)
+        result: dict[str, Any] = {
+            "out": str(file),
+            "bytes": draft.stat().st_size,
+            "largest_difference": _difference(draft, saved),
+        }
+        if examples:
+            result["int8"] = {"out": str(small), **_int8(draft, draft_small, examples)}
+            os.replace(draft_small, small)
         os.replace(draft, file)  # atomic: a reader sees all of it or none
-    return {"out": str(file), "bytes": file.stat().st_size, "largest_difference": difference}
+    return result
 
 
 def rows_to_score(
     run: str | Path, data: str | Path, text_column: str | None, label_column: str | None
 ) -> list[Example]:
-    """Labelled rows for `add_int8`, refused before anything is written if the model in `run` cannot know them."""
+    """Labelled rows for 8 bits, refused before anything is written if the model in `run` cannot know them."""
     labels = read_model(Run.open(run).path / "model").head.labels
     if not labels:
         raise UserError("--int8 is scored on labelled rows, so it is for classifiers.")
     return known_rows(read_labelled(data, text_column, label_column), labels, data)
 
 
-def add_int8(file: str | Path, examples: list[Example]) -> dict[str, Any]:
-    """The same model with its matrices in 8 bits, beside `file`, and the accuracy of both on labelled rows."""
+def _int8(file: Path, small: Path, examples: list[Example]) -> dict[str, Any]:
+    """Write the same model with its matrices in 8 bits; its size, and the accuracy of both on labelled rows."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    whole, small = OnnxClassifier.load(file), Path(file).with_suffix(".int8.onnx")
     with _silent():
         quantize_dynamic(str(file), str(small), weight_type=QuantType.QInt8)
     return {
-        "out": str(small),
         "bytes": small.stat().st_size,
-        "single": _scored(whole, examples),
+        "single": _scored(OnnxClassifier.load(file), examples),
         "int8": _scored(OnnxClassifier.load(small), examples),
     }
 

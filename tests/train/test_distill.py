@@ -111,7 +111,9 @@ def test_a_stopped_distillation_goes_on_to_the_same_weights(corpus: Path, teache
 
 def test_a_distilled_base_predicts_no_tokens(corpus: Path, teacher: Path, tmp_path: Path) -> None:
     pretrain(distilling(corpus, teacher, train={"steps": 1}), tmp_path / "run")
-    for verb in (["generate", str(tmp_path / "run"), "dog"], ["evaluate", str(tmp_path / "run"), str(corpus)]):
+    run, out = str(tmp_path / "run"), str(tmp_path / "out.onnx")
+    exports = [["export", run, "--to", to, "--out", out] for to in ("hf", "onnx")]
+    for verb in (["generate", run, "dog"], ["evaluate", run, str(corpus)], *exports):
         done = CliRunner().invoke(app, verb)
         assert done.exit_code != 0
         assert "was distilled and predicts no tokens" in done.stderr

@@ -29,9 +29,7 @@ def rows(count: int, classes: int, seed: int) -> tuple[torch.Tensor, list[int]]:
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("classes", [2, 3])
-def test_it_gives_the_probabilities_of_scikit_learn(
-    classes: int, bias: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_gives_the_probabilities_of_scikit_learn(classes: int, bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FLOOR", 0.0)  # then it is plain standardizing
     head, (vectors, target) = ClassHead(8, classes, mean_real, bias=bias), rows(200, classes, 0)
     head.weights.copy_(torch.tensor([1.0, 3.0, 2.0][:classes]))

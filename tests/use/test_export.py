@@ -194,6 +194,33 @@ def test_int8_comes_with_its_accuracy(reviews: Path, tmp_path: Path) -> None:
     assert file.with_suffix(".int8.onnx").stat().st_size < file.stat().st_size
 
 
+def test_int8_is_never_written_over_something(reviews: Path, tmp_path: Path) -> None:
+    run, other = classifier("gpt", reviews, tmp_path / "run"), tmp_path / "model.int8.onnx"
+    other.write_text("another model")
+    file = tmp_path / "model.onnx"
+    done = CliRunner().invoke(app, ["export", str(run), "--to", "onnx", "--out", str(file), "--int8", str(reviews)])
+    assert done.exit_code == 2
+    assert f"{other} already exists. Choose another --out." in " ".join(done.stderr.split())
+    assert other.read_text() == "another model"
+    assert not file.exists()
+
+
+@pytest.mark.slow
+def test_where_int8_fails_nothing_is_left(reviews: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxscript")
+    import onnxruntime.quantization
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(onnxruntime.quantization, "quantize_dynamic", full)
+    run, place = classifier("gpt", reviews, tmp_path / "run"), tmp_path / "out"
+    file = str(place / "model.onnx")
+    done = CliRunner().invoke(app, ["export", str(run), "--to", "onnx", "--out", file, "--int8", str(reviews)])
+    assert "No space left" in done.stderr
+    assert list(place.iterdir()) == []
+
+
 def test_a_file_that_is_no_model_is_one_sentence(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     (tmp_path / "model.onnx").write_bytes(b"not a model")
