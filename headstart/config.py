@@ -249,6 +249,12 @@ class FinetuneConfig(Frozen):
         return scope
 
     @model_validator(mode="after")
+    def context_has_its_place(self) -> Self:
+        if self.context and self.base in PRESETS:
+            raise ValueError(f"context is for a base made elsewhere; that of the preset '{self.base}' is model.context")
+        return self
+
+    @model_validator(mode="after")
     def leaks_are_looked_for(self) -> Self:
         if self.strict_leakage and not self.check:
             raise ValueError("strict_leakage needs check = true, which looks for the rows that it refuses")

@@ -165,6 +165,10 @@ def _shape_and_tokenizer(cfg: FinetuneConfig, data: Labelled, source: Saved | No
 
 def _resolved(cfg: FinetuneConfig, shape: ModelConfig, data: Labelled) -> FinetuneConfig:
     """`cfg` with what the data and the base decide."""
+    if cfg.long == "window" and not shape.causal and shape.context < 3:
+        raise ConfigError(
+            "--long window: a context of 2 tokens holds a start and an end, and nothing of the text. Give --context 3 or more."
+        )
     per_epoch = -(-len(data.train) // (cfg.train.batch_size * cfg.train.accumulate))
     pool = cfg.pool or usual_pool(shape)
     steps = cfg.usual_steps(per_epoch, few=bool(cfg.data.labels) and not data.valid)

@@ -83,6 +83,8 @@ def within(shape: ModelConfig, context: int) -> ModelConfig:
         raise ConfigError(f"--context {context}: the base reads {shape.context} tokens at most.")
     return shape.model_copy(update={"context": context})
 
+    if context < 2:
+        raise ConfigError(f"--context {context}: fewer than 2 tokens are no text.")
 
 def read_shape(folder: Path) -> tuple[HuggingFaceConfig, Tokenizer]:
     """Shape and tokenizer of a model made elsewhere, without its weights."""

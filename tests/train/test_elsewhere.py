@@ -131,6 +131,19 @@ def test_a_context_is_cut_to_what_was_asked_and_no_longer_than_there_is(
     assert read_model(tmp_path / "run" / "model").model.base.max_len == 5
     with pytest.raises(ConfigError, match="--context 25: the base reads 24 tokens at most"):
         finetune(config(base, reviews, context=25), tmp_path / "long")
+    with pytest.raises(ConfigError, match="--context 1: fewer than 2 tokens are no text"):
+        finetune(config(base, reviews, context=1), tmp_path / "short")
+
+
+@pytest.mark.parametrize("base", ["bert"], indirect=True)
+def test_windows_have_room_for_text_between_start_and_end(base: Path, reviews: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a context of 2 tokens holds a start and an end, and nothing of the text"):
+        finetune(config(base, reviews, context=2, long="window"), tmp_path / "run")
+
+
+def test_the_context_of_a_preset_is_one_of_its_model(reviews: Path) -> None:
+    with pytest.raises(ConfigError, match=r"that of the preset 'gpt' is model\.context"):
+        config(Path("gpt"), reviews, init="scratch", context=64)
 
 
 @pytest.mark.parametrize("base", ["bert", "llama"], indirect=True)
