@@ -52,7 +52,6 @@ def get_model(name: str, allow_pickle: bool = False) -> Path:
         "*.safetensors",
         "*.safetensors.index.json",
         "tokenizer.json",
-        "*.model",
         "*processor_config.json",
     ]
     wanted += ["pytorch_model*.bin", "pytorch_model.bin.index.json"] if allow_pickle else []

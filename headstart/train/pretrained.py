@@ -63,14 +63,16 @@ def find_base(name: str, allow_pickle: bool = False) -> Path:
             f"Base '{name}' is neither a run, a folder with a model, a pack ({', '.join(MODELS)}) nor a preset "
             f"({', '.join(PRESETS)}).{did_you_mean(name, known)} A model of the Hugging Face hub is hf:NAME."
         )
-    made_elsewhere = path.is_file() or (path / "config.json").exists() or any(path.glob("*.gguf"))
-    return path if made_elsewhere else Run.open(path).path / "model"
+    return path if _holds_model(path) else Run.open(path).path / "model"
 
 
 def made_elsewhere(name: str) -> bool:
-    """Whether `name` stands for a model that is no run of ours: a folder with a config.json, a file, a pack, hf:NAME."""
-    here = Path(name)
-    return name.startswith("hf:") or name in MODELS or here.is_file() or (here / "config.json").is_file()
+    """Whether `name` stands for a model that is no run of ours: a folder with one, a file, a pack, hf:NAME."""
+    return name.startswith("hf:") or name in MODELS or _holds_model(Path(name))
+
+
+def _holds_model(path: Path) -> bool:
+    return path.is_file() or (path / "config.json").exists() or any(path.glob("*.gguf"))
 
 
 def within(shape: ModelConfig, context: int) -> ModelConfig:
@@ -95,8 +97,12 @@ def read_shape(folder: Path) -> tuple[HuggingFaceConfig, Tokenizer]:
 def _shape(folder: Path, gguf: Gguf | None) -> tuple[HuggingFaceConfig, Tokenizer]:
     if gguf:
         cfg, tokenizer = shape_of(gguf.described, str(folder)), gguf.tokenizer
-    else:
-        cfg, tokenizer = shape_of(config_of(folder), str(folder / "config.json")), Tokenizer.load(folder)
+    elif (file := folder / "tokenizer.json").exists():
+        cfg, tokenizer = shape_of(config_of(folder), str(folder / "config.json")), Tokenizer.load(file)
+    else:  # other files count the tokens from elsewhere: XLM-R's SentencePiece model is off by one
+        raise ModelError(
+            f"{folder}: tokenizer.json is missing. AutoTokenizer of transformers opens others and saves it."
+        )
     must_agree(tokenizer, cfg, folder)
     return cfg, tokenizer
 
@@ -110,7 +116,7 @@ def read_pretrained(folder: Path, allow_pickle: bool = False) -> Saved:
     if cfg.layers > len(tensors):
         raise ModelError(f"{folder}: its settings speak of {cfg.layers} layers; it holds {len(tensors)} tensors.")
     spec = HeadSpec("language")
-    with torch.device("meta"):  # shapes without memory
+    with usable(cfg.model_type, str(folder)), torch.device("meta"):  # shapes without memory
         expected = weights(build_model(cfg, spec))
     state, unused = _under_our_names(tensors, expected, cfg, folder)
     model = build_model(cfg, spec)
@@ -134,7 +140,7 @@ def into_ours(saved: Saved) -> Saved:
         "norm_eps": settings["layer_norm_epsilon" if preset == "gpt" else "layer_norm_eps"],
         "activation": ACTIVATIONS.get(settings["activation_function" if preset == "gpt" else "hidden_act"], "none"),
     })  # fmt: skip
-    if counterpart(cfg) is None or settings.get("scale_attn_by_inverse_layer_idx"):
+    if counterpart(cfg) is None or not _scaled_as_ours(settings):
         raise ModelError(f"This {theirs.model_type} model has settings that our transformer does not compute.")
     tensors = from_disk(to_disk(weights(saved.model), theirs), cfg)
     rows = ("base.tokens.weight", "head.weight", "head.bias")  # those of the vocabulary, without any to spare
@@ -142,6 +148,10 @@ def into_ours(saved: Saved) -> Saved:
     model = build_model(cfg, saved.head)
     load_weights(model, tensors)
     return Saved(model.eval(), saved.tokenizer, cfg, saved.head, saved.fresh, saved.unused)
+
+
+def _scaled_as_ours(settings: Mapping[str, Any]) -> bool:
+    return settings.get("scale_attn_weights", True) and not settings.get("scale_attn_by_inverse_layer_idx", False)
 
 
 def _under_our_names(
@@ -207,14 +217,14 @@ def weights_of(folder: Path, allow_pickle: bool) -> Tensors:
         return {name: t for part in parts for name, t in _safetensors(part).items()}
     pickled = next((name for name in _PICKLED if (folder / name).exists()), None)
     index = folder / "pytorch_model.bin.index.json"
+    if not pickled and not index.exists():
+        raise ModelError(f"{folder} has neither model.safetensors nor, for --allow-pickle, pytorch_model.bin.")
     if not allow_pickle:
-        if pickled or index.exists():
-            raise ModelError(
-                f"{folder} holds only pickled weights ({pickled or index.name}), which can run code. If you trust "
-                "them: --allow-pickle."
-            )
-        raise ModelError(f"{folder}: model.safetensors is missing.")
-    parts = _parts(index, r"[\w.-]+\.bin") if index.exists() and not pickled else [folder / str(pickled)]
+        raise ModelError(
+            f"{folder} holds only pickled weights ({pickled or index.name}), which can run code. If you trust "
+            "them: --allow-pickle."
+        )
+    parts = [folder / pickled] if pickled else _parts(index, r"[\w.-]+\.bin")
     return {name: t for part in parts for name, t in _unpickled(part).items()}
 
 

@@ -21,8 +21,8 @@ from headstart.errors import ConfigError, ModelError, NetworkError, UserError
 from headstart.models.transformer import Transformer
 from headstart.text.batch import pad
 from headstart.text.tokenizer import Tokenizer
-from headstart.train.model_dir import write_model
-from headstart.train.pretrained import find_base, into_ours, open_base, read_pretrained
+from headstart.train.model_dir import build_base, describe_model, write_model
+from headstart.train.pretrained import find_base, into_ours, made_elsewhere, open_base, read_pretrained
 
 transformers = pytest.importorskip("transformers")
 TIGHT = {"atol": 1e-5, "rtol": 1e-4}
@@ -118,7 +118,8 @@ def test_our_own_transformer_gives_the_same_logits_and_so_does_the_way_back(
 
 
 def test_what_our_transformer_does_not_compute_is_refused(make: Make) -> None:
-    for model_type, settings in (("llama", {}), ("gpt2", {"activation_function": "relu"})):
+    unlike = [{"activation_function": "relu"}, {"scale_attn_weights": False}, {"scale_attn_by_inverse_layer_idx": True}]
+    for model_type, settings in (("llama", {}), *(("gpt2", one) for one in unlike)):
         folder, _ = make(model_type, **settings)
         with pytest.raises((ModelError, ConfigError), match=r"Our transformer computes|does not compute"):
             into_ours(open_base(str(folder)))
@@ -293,8 +294,29 @@ def test_pickled_weights_are_opened_only_when_asked_and_never_run(bert: Path, tm
 @pytest.mark.parametrize("missing", ["config.json", "tokenizer.json", "model.safetensors"])
 def test_a_file_that_is_missing_is_named(bert: Path, missing: str) -> None:
     (bert / missing).unlink()
-    with pytest.raises(ModelError, match=missing):
-        read_pretrained(bert)
+    for allow_pickle in (False, True):
+        with pytest.raises(ModelError, match=missing):
+            read_pretrained(bert, allow_pickle)
+
+
+def test_without_weights_of_any_kind_both_kinds_are_named(bert: Path) -> None:
+    (bert / "model.safetensors").unlink()
+    for allow_pickle in (False, True):
+        with pytest.raises(ModelError, match=r"neither model\.safetensors nor, for --allow-pickle, pytorch_model\.bin"):
+            read_pretrained(bert, allow_pickle)
+
+
+def test_a_sentencepiece_file_does_not_stand_in_for_the_tokenizer_of_a_model(make: Make) -> None:
+    folder, _ = make("xlm-roberta")
+    (folder / "tokenizer.json").rename(folder / "sentencepiece.bpe.model")
+    with pytest.raises(ModelError, match=r"tokenizer\.json is missing\. AutoTokenizer of transformers"):
+        open_base(str(folder))
+
+
+def test_a_folder_with_a_gguf_file_was_made_elsewhere(tmp_path: Path) -> None:
+    assert not made_elsewhere(str(tmp_path))
+    (tmp_path / "model.gguf").touch()
+    assert made_elsewhere(str(tmp_path))
 
 
 def test_a_name_of_the_hub_without_a_network_is_one_sentence() -> None:
