@@ -149,6 +149,7 @@ class HuggingFaceConfig(Frozen):
 
     model_type: str  # one of those in models/huggingface.py
     settings: dict[str, Any]  # of transformers' own configuration
+    off: tuple[str, ...] = ()  # those that are null, where theirs by default are not; TOML has no null
     vocab: int = Field(ge=1)  # tokens
     context: int = Field(ge=2)  # most tokens a text may have
     layers: int = Field(ge=1)
@@ -160,6 +161,11 @@ class HuggingFaceConfig(Frozen):
     head_transform: bool
     activation: Literal["relu", "gelu", "gelu_tanh"]
     norm_eps: float
+
+    @property
+    def theirs(self) -> dict[str, Any]:
+        """transformers' own configuration, with what is turned off."""
+        return {**self.settings, **dict.fromkeys(self.off)}
 
 
 ModelConfig = Annotated[

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from headstart.errors import ModelError, UserError, did_you_mean
 from headstart.models.base import Base, Cache, States
+from headstart.schema import parse
 from headstart.shapes import HuggingFaceConfig
 
 
@@ -91,7 +92,9 @@ class HuggingFaceBase(Base):
     def __init__(self, cfg: HuggingFaceConfig) -> None:
         super().__init__()
         kind, self.width, self.max_len, self.causal = KINDS[cfg.model_type], cfg.width, cfg.context, cfg.causal
-        config = _their_config(cfg.model_type, cfg.settings)
+        config = _their_config(cfg.model_type, cfg.theirs)
+        if config.num_hidden_layers != cfg.layers:
+            raise ModelError(f"The model has {cfg.layers} layers, its settings speak of {config.num_hidden_layers}.")
         config._attn_implementation = "sdpa"
         self.inner = getattr(transformers(), f"{kind.classes}Model")(config, **(kind.options or {}))
         self._blocks, self._norm = kind.blocks, kind.norm
@@ -179,34 +182,47 @@ def shape_of(described: Mapping[str, Any], source: str) -> HuggingFaceConfig:
     own = own_settings(type(theirs)) - _IDLE
     if not kind.offset_positions:
         own -= {"pad_token_id"}  # padding is masked; the embedding of whatever token stands there learns as any other
-    settings = _without_none({key: value for key, value in theirs.to_dict().items() if key in own})
+    found, usual = theirs.to_dict(), type(theirs)().to_dict()
+    settings = _without_none({key: found[key] for key in found if key in own})
     act = next((getattr(theirs, name) for name in ("hidden_act", "activation_function", "activation") if hasattr(theirs, name)), "")  # fmt: skip
     if kind.masked_head and act not in ACTIVATIONS:
         raise ModelError(f"{source}: a {model_type} model with the activation '{act}' is not supported.")
-    positions = int(theirs.max_position_embeddings)
-    return HuggingFaceConfig(
-        model_type=model_type,
-        settings=settings,
-        vocab=int(theirs.vocab_size),
-        context=positions - int(theirs.pad_token_id) - 1 if kind.offset_positions else positions,
-        layers=int(theirs.num_hidden_layers),
-        heads=int(theirs.num_attention_heads),
-        width=int(theirs.hidden_size),
-        causal=kind.causal,
-        tied=bool(theirs.tie_word_embeddings),
-        head_bias=kind.masked_head,
-        head_transform=kind.masked_head,
-        activation=ACTIVATIONS[act] if kind.masked_head else "gelu",  # type: ignore[arg-type]
-        norm_eps=float(getattr(theirs, "layer_norm_eps", 1e-12)),
-    )
+    with usable(model_type, source):
+        positions = int(theirs.max_position_embeddings)
+        shape = {
+            "model_type": model_type,
+            "settings": settings,
+            "off": [key for key in found if key in own and found[key] is None and usual[key] is not None],
+            "vocab": int(theirs.vocab_size),
+            "context": positions - int(theirs.pad_token_id) - 1 if kind.offset_positions else positions,
+            "layers": int(theirs.num_hidden_layers),
+            "heads": int(theirs.num_attention_heads),
+            "width": int(theirs.hidden_size),
+            "causal": kind.causal,
+            "tied": bool(theirs.tie_word_embeddings),
+            "head_bias": kind.masked_head,
+            "head_transform": kind.masked_head,
+            "activation": ACTIVATIONS[act] if kind.masked_head else "gelu",
+            "norm_eps": float(getattr(theirs, "layer_norm_eps", 1e-12)),
+        }
+        return parse(HuggingFaceConfig, shape)
 
 
-def _their_config(model_type: str, settings: Mapping[str, Any], source: str = "") -> Any:
+def _their_config(model_type: str, settings: Mapping[str, Any], source: str = "The model") -> Any:
     kind = getattr(transformers(), f"{KINDS[model_type].classes}Config")
     legacy = {"rope_theta", "rope_scaling", *kind.attribute_map}  # older names, which it still understands
     known = {key: value for key, value in settings.items() if key in own_settings(kind) | legacy}
-    try:
+    with usable(model_type, source):
         return kind(**known)
+
+
+@contextmanager
+def usable(model_type: str, source: str) -> Iterator[None]:
+    """One sentence for settings that no model can be made of."""
+    try:
+        yield
+    except ModelError:
+        raise
     except Exception as error:  # the library raises kinds of its own for a value that it does not take
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise ModelError(

@@ -86,7 +86,7 @@ def weights(model: nn.Module) -> Tensors:
 
 
 def load_weights(model: nn.Module, tensors: Tensors) -> None:
-    _must_fit(model, tensors)
+    must_fit(model, tensors)
     with torch.no_grad():
         for name, parameter in weights(model).items():
             parameter.copy_(tensors[name])
@@ -229,7 +229,7 @@ def _opened(folder: Path, run: Run, model: nn.Module) -> Checkpoint:
             now, tensors["model.safetensors"], tensors["optimizer.safetensors"], tensors.get("best.safetensors")
         )
         for kept in (found.weights, found.best or found.weights):
-            _must_fit(model, kept)
+            must_fit(model, kept)
     except KeyError as error:
         raise ValueError(f"it has no {error.args[0]}") from None
     except ModelError as error:
@@ -272,7 +272,7 @@ def _verified(folder: Path) -> Iterator[tuple[str, bytes]]:
         raise ValueError(f"it cannot be read ({error.strerror})") from None
 
 
-def _must_fit(model: nn.Module, tensors: Tensors) -> None:
+def must_fit(model: nn.Module, tensors: Tensors) -> None:
     own = weights(model)
     missing, strange = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
     if missing or strange:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
@@ -30,7 +31,7 @@ from headstart.models.transformer import Transformer
 from headstart.schema import parse
 from headstart.shapes import HuggingFaceConfig, ModelConfig, TransformerConfig
 from headstart.text.tokenizer import Tokenizer
-from headstart.train.checkpoint import Tensors, load_weights, weights
+from headstart.train.checkpoint import Tensors, load_weights, must_fit, weights
 from headstart.train.disk import write_file
 
 HeadKind = Literal["language", "classify"]
@@ -100,12 +101,18 @@ def read_model(folder: Path) -> Saved:
             described["head"], tuple(described["labels"]), described["pool"], long=described.get("long", "truncate")
         )
         tensors = read_tensors(folder)
-    kind: Any = HuggingFaceConfig if "model_type" in described["model"] else TransformerConfig
-    cfg: ModelConfig = parse(kind, described["model"], str(folder / "config.json"))
+        kind: Any = HuggingFaceConfig if "model_type" in described["model"] else TransformerConfig
+        cfg: ModelConfig = parse(kind, described["model"], str(folder / "config.json"))
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     must_agree(tokenizer, cfg, folder)
+    with complaints(folder):
+        if cfg.layers > len(tensors):
+            raise ModelError(f"{folder}: its settings speak of {cfg.layers} layers; it holds {len(tensors)} tensors.")
+        state = from_disk(tensors, cfg)
+        with torch.device("meta"):  # shapes without memory
+            must_fit(build_model(cfg, spec), state)
     model = build_model(cfg, spec)
-    load_weights(model, from_disk(tensors, cfg))
+    load_weights(model, state)
     return Saved(model.eval(), tokenizer, cfg, spec)
 
 
@@ -126,7 +133,7 @@ def complaints(folder: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise ModelError(f"{folder}: {Path(error.filename).name} is missing.") from None
-    except (KeyError, TypeError, ValueError, SafetensorError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError, RuntimeError, SafetensorError) as error:
         raise ModelError(f"{folder}: not a model that Headstart wrote ({error}).") from None
 
 
@@ -159,7 +166,7 @@ def describe_model(saved: Saved) -> dict[str, Any]:
         shared["id2label"] = {str(i): label for i, label in enumerate(spec.labels)}
         shared["label2id"] = {label: i for i, label in enumerate(spec.labels)}
     if isinstance(cfg, HuggingFaceConfig):
-        return {**shared, "model_type": cfg.model_type, **cfg.settings, "headstart": ours}
+        return {**shared, "model_type": cfg.model_type, **cfg.theirs, "headstart": ours}
     match counterpart(cfg):
         case "gpt2":
             theirs = {

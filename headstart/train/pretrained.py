@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from headstart.errors import ConfigError, ModelError, did_you_mean, first_line
-from headstart.models.huggingface import ACTIVATIONS, shape_of
+from headstart.models.huggingface import ACTIVATIONS, shape_of, usable
 from headstart.models.layout import counterpart, from_disk, our_name, their_name, to_disk
 from headstart.schema import parse
 from headstart.shapes import PRESETS, HuggingFaceConfig, ModelConfig, TransformerConfig
@@ -83,10 +83,10 @@ def within(shape: ModelConfig, context: int) -> ModelConfig:
         raise ConfigError("--context: the base settles this. Leave it out.")
     if context > shape.context:
         raise ConfigError(f"--context {context}: the base reads {shape.context} tokens at most.")
-    return shape.model_copy(update={"context": context})
-
     if context < 2:
         raise ConfigError(f"--context {context}: fewer than 2 tokens are no text.")
+    return shape.model_copy(update={"context": context})
+
 
 def read_shape(folder: Path) -> tuple[HuggingFaceConfig, Tokenizer]:
     """Shape and tokenizer of a model made elsewhere, without its weights."""

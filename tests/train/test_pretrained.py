@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import struct
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from torch.testing import assert_close
 from headstart.config import TokenizerConfig
 from headstart.errors import ConfigError, ModelError, NetworkError, UserError
 from headstart.models.transformer import Transformer
+from headstart.schema import merge, parse, to_toml
+from headstart.shapes import HuggingFaceConfig
 from headstart.text.batch import pad
 from headstart.text.tokenizer import Tokenizer
 from headstart.train.model_dir import build_base, describe_model, write_model
@@ -83,6 +86,15 @@ def test_the_same_logits_as_in_transformers(make: Make, model_type: str) -> None
     expected = theirs(input_ids=ids, attention_mask=mask.long()).logits
     assert_close(ours.model(ids, mask)[mask], expected[mask], **TIGHT)
     assert ours.fresh == ()
+
+
+def test_what_a_model_has_turned_off_stays_off(make: Make) -> None:
+    folder, _ = make("mistral")
+    change(folder, sliding_window=None)
+    saved = open_base(str(folder))
+    again = parse(HuggingFaceConfig, tomllib.loads(to_toml(saved.config)))
+    assert build_base(again).inner.config.sliding_window is None
+    assert describe_model(saved)["sliding_window"] is None
 
 
 def test_a_token_that_has_the_padding_id_of_the_settings_is_read_as_any_other(make: Make) -> None:
@@ -231,12 +243,58 @@ def test_a_kind_that_is_not_on_the_list_is_refused_by_name(bert: Path) -> None:
         ({"hidden_size": 32}, r"is \(16,\); the settings in config.json make it \(32,\)"),
         ({"vocab_size": 3}, "the tokenizer has [0-9]+ entries, the model 3"),
         ({"vocab_size": 10**11}, "the settings in config.json make it"),
+        ({"num_hidden_layers": 0}, r"of a bert model \(the settings: layers: .* or equal to 1 \(got 0\)"),
+        ({"max_position_embeddings": 1}, r"context: .* or equal to 2 \(got 1\)"),
+        ({"vocab_size": 0}, r"vocab: .* or equal to 1 \(got 0\)"),
+        ({"hidden_size": -16}, r"width: .* or equal to 1 \(got -16\)"),
+        ({"num_attention_heads": 3}, "is not a multiple of the number of attention heads"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused_before_memory_is_taken(bert: Path, settings: Any, says: str) -> None:
     change(bert, **settings)
     with pytest.raises(ModelError, match=says):
         open_base(str(bert))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "settings"),
+    [
+        ("roberta", {"pad_token_id": None}),
+        ("gpt2", {"activation_function": "evil"}),
+        ("llama", {"hidden_act": "evil"}),
+        ("llama", {"num_key_value_heads": 0}),
+        ("llama", {"rope_parameters": {"rope_type": "evil", "rope_theta": 10000.0}}),
+    ],
+)
+def test_settings_that_no_model_can_be_made_of_are_one_sentence(make: Make, model_type: str, settings: Any) -> None:
+    folder, _ = make(model_type)
+    change(folder, **settings)
+    with pytest.raises(ModelError, match=f"its settings are not those of a {model_type} model"):
+        open_base(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"model": {"layers": 10**4}}, "speak of 10000 layers; it holds [0-9]+ tensors"),
+        ({"model": {"settings": {"num_hidden_layers": 10**4}}}, "has 2 layers, its settings speak of 10000"),
+        ({"model": {"settings": {"intermediate_size": 10**12}}}, r"do not fit the model: .* not \(1000000000000,"),
+        ({"model": {"model_type": "evil"}}, r"not a model that Headstart wrote \('evil'\)"),
+        ({"model": None}, "not a model that Headstart wrote"),
+        ({"head": "classify", "labels": ["a"], "pool": "evil"}, r"not a model that Headstart wrote \('evil'\)"),
+    ],
+)
+def test_a_folder_that_says_it_is_ours_is_held_against_its_weights_too(
+    bert: Path, tmp_path: Path, changes: Any, says: str
+) -> None:
+    saved = open_base(str(bert))
+    write_model(tmp_path / "ours", saved, "")
+    (tmp_path / "ours" / "tokenizer.json").write_text(saved.tokenizer.to_json())
+    assert torch.equal(open_base(str(tmp_path / "ours")).model(*pad([[7, 8]])), saved.model(*pad([[7, 8]])))
+    described = merge(describe_model(saved), {"headstart": changes})
+    (tmp_path / "ours" / "config.json").write_text(json.dumps(described))
+    with pytest.raises(ModelError, match=says):
+        open_base(str(tmp_path / "ours"))
 
 
 @pytest.mark.parametrize(
