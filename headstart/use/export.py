@@ -145,7 +145,6 @@ def _write_tokenizer(folder: Path, saved: Saved) -> None:
     tokenizer.backend.post_processor = TemplateProcessing(
         single=[start, "$A", *after], special_tokens=[(start, own.start), (end, own.end)]
     )
-    tokenizer.backend.encode_special_tokens = False
     write_file(folder / "tokenizer.json", tokenizer.to_json().encode())
     roles = {"pad_token": own.pad, "unk_token": own.unk, "mask_token": own.mask}
     roles |= {"bos_token": own.start, "eos_token": own.end}
@@ -157,6 +156,7 @@ def _write_tokenizer(folder: Path, saved: Saved) -> None:
             "model_max_length": saved.config.context,
             "padding_side": "right",
             "clean_up_tokenization_spaces": False,
+            "split_special_tokens": True,  # "<mask>" in a text is six characters, as it is here
             **{role: own.backend.id_to_token(i) for role, i in roles.items() if i is not None},
         },
     )

@@ -28,7 +28,7 @@ from headstart.use.language import LanguageModel
 from headstart.use.predict import Classifier
 
 transformers = pytest.importorskip("transformers")
-TEXTS = ["film 3 was lovely from end to end", "film 4 was awful", "dull"]
+TEXTS = ["film 3 was lovely from end to end", "film 4 was awful", "dull", "film <s> was <mask> </s>"]
 BASES = {
     "bert": "BertModel",
     "roberta": "RobertaModel",
@@ -111,12 +111,13 @@ def test_a_language_model_gives_the_same_logits_in_plain_transformers(
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     saved = LanguageModel.load(run).saved
     ids = tokenizer(TEXTS[0], return_tensors="pt").input_ids
-    assert ids[0].tolist() == saved.tokenizer.encode(TEXTS[:1], end=objective == "masked")[0].tolist()
+    ours = saved.tokenizer.encode(TEXTS, end=objective == "masked")
+    assert tokenizer(TEXTS).input_ids == [ours[i].tolist() for i in range(len(TEXTS))]
     assert_close(theirs(ids).logits, saved.model(ids, torch.ones_like(ids, dtype=torch.bool)), atol=1e-5, rtol=0)
     if objective == "causal":
         made = theirs.generate(ids, max_new_tokens=3, do_sample=False)[0, ids.size(1) :].tolist()
-        ours = LanguageModel.load(run).generate(TEXTS[0], 3, Sampling(), 0)
-        assert made[: len(ours["tokens"])] == [t["id"] for t in ours["tokens"]]
+        told = LanguageModel.load(run).generate(TEXTS[0], 3, Sampling(), 0)["tokens"]
+        assert made[: len(told)] == [t["id"] for t in told]
 
 
 @pytest.mark.parametrize(
