@@ -1,7 +1,7 @@
 """What a frozen base makes of texts, computed once and kept: over epochs, seeds, rates and label counts.
 
-The file is named by everything that decides its content: the weights of the base, the tokenizer, the pooling, the
-context and the texts. A frozen base is a fixed function, so training on what is kept gives the same losses.
+The file is named by everything that decides its content: the weights and the settings of the base, the tokenizer, the
+pooling and the texts. A frozen base is a fixed function, so training on what is kept gives the same losses.
 """
 
 from __future__ import annotations
@@ -47,12 +47,11 @@ class FrozenFeatures:
         return vectors_of(self.model, rows, owner, len(self.texts), self.tokenizer.pad, place).cpu()
 
     def _key(self) -> str:
-        base = self.model.base
         decides = (
-            fingerprint(weights(base)),
+            fingerprint(weights(self.model.base)),
+            self.cfg.model.model_dump_json(),
             self.tokenizer.sha256,
             f"{self.cfg.pool} {self.cfg.long}",
-            str(base.max_len),
         )
         return digest(*decides, *self.texts)[:24]
 

@@ -11,6 +11,7 @@ import torch
 from headstart.config import FinetuneConfig, PretrainConfig
 from headstart.models.transformer import Transformer
 from headstart.schema import parse
+from headstart.train.features import FrozenFeatures
 from headstart.train.finetune import finetune, prepare
 from headstart.train.loop import train
 from headstart.train.pretrain import pretrain
@@ -47,6 +48,15 @@ def test_training_on_kept_features_is_the_same_training(base, reviews, tmp_path)
     kept, again = losses(Run.open(tmp_path / "kept")), losses(Run(tmp_path / "again"))
     assert len(kept) > 12
     assert kept == pytest.approx(again, abs=1e-5)
+
+
+def test_what_another_base_makes_of_the_texts_is_kept_apart(base, reviews, tmp_path):
+    job = prepare(frozen(base, reviews))
+    for activation in ("gelu_tanh", "relu"):  # the weights are the same
+        model = job.cfg.model.model_copy(update={"activation": activation})
+        cfg = job.cfg.model_copy(update={"model": model, "features": str(tmp_path / "kept")})
+        FrozenFeatures(job.model, job.tokenizer, cfg, ["a film"])(["a film"])
+    assert len(list((tmp_path / "kept").iterdir())) == 2
 
 
 def test_the_base_reads_each_text_once_for_all_runs(base, reviews, tmp_path, monkeypatch):
