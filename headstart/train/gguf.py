@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 from torch import Tensor
 
-from headstart.errors import ModelError, UserError
+from headstart.errors import ModelError, UserError, first_line
 from headstart.text.tokenizer import Tokenizer
 
 CONTROL = 3  # the kind of a token that is never part of a text
@@ -52,15 +53,20 @@ def read_gguf(file: Path, weights: bool = True) -> Gguf:
     except ImportError:
         raise UserError(f"{file.name} needs the library gguf: pip install 'headstart[hf]'.", "EXTRA") from None
     try:
-        reader = gguf.GGUFReader(file)
-        facts = {name: f.contents() for name, f in reader.fields.items()}
-        shapes = {t.name: t.shape for t in reader.tensors}
-    except (ValueError, IndexError, KeyError, OSError, OverflowError) as error:
-        raise ModelError(f"{file}: not a GGUF file that can be read ({error}).") from None
+        return _read(gguf, file, weights)
+    except (ModelError, MemoryError):
+        raise
+    except Exception as error:  # what is damaged ends in many kinds: of gguf, of numpy, of the tokenizers
+        raise ModelError(f"{file}: not a GGUF file that can be read ({first_line(error)}).") from None
+
+
+def _read(gguf: ModuleType, file: Path, weights: bool) -> Gguf:
+    reader = gguf.GGUFReader(file)
+    facts = {name: f.contents() for name, f in reader.fields.items()}
     architecture = facts.get("general.architecture")
     if architecture != "llama":
         raise ModelError(f"{file}: a GGUF file of the kind '{architecture}' is not supported; llama is.")
-    described = _described(facts, shapes, file)
+    described = _described(facts, {t.name: t.shape for t in reader.tensors}, file)
     tensors = {}
     for t in reader.tensors if weights else ():
         name = _their_name(t.name, file)
@@ -86,6 +92,16 @@ def _described(facts: dict[str, Any], shapes: dict[str, Any], file: Path) -> dic
     missing = [f"llama.{key}" for key in keys.values() if f"llama.{key}" not in facts]
     if missing or "token_embd.weight" not in shapes:
         raise ModelError(f"{file}: {', '.join(missing) or 'token_embd.weight'} missing.")
+    width = facts["llama.embedding_length"] // facts["llama.attention.head_count"]
+    unscaled = {
+        "scaling.type": ("none",),
+        "scaling.factor": (1, 0),
+        "scale_linear": (1, 0),
+        "dimension_count": (width,),
+    }
+    for key, plain in unscaled.items():
+        if (found := facts.get(f"llama.rope.{key}", plain[0])) not in plain:
+            raise ModelError(f"{file}: a model with rope.{key} = {found} is not supported.")
     return {
         "model_type": "llama",
         **{theirs: facts[f"llama.{key}"] for theirs, key in keys.items()},

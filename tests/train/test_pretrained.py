@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -176,49 +175,6 @@ def test_what_a_config_says_of_code_is_passed_over(bert: Path, tmp_path: Path) -
     change(bert, **code, attn_implementation="evil/kernel", quantization_config={"quant_method": "evil"}, what="ever")
     assert torch.equal(open_base(str(bert)).model(*pad([[7, 8]])), before)
     assert not (tmp_path / "ran").exists()
-
-
-def test_a_gguf_file_gives_the_same_logits(make: Make, tmp_path: Path) -> None:
-    gguf = pytest.importorskip("gguf")
-    _, theirs = make("llama", tie_word_embeddings=True)
-    file = tmp_path / "gguf" / "model.gguf"
-    file.parent.mkdir()
-    write_gguf(gguf, file, theirs)
-    ours, ids = open_base(str(file.parent)), torch.tensor([[7, 8, 9, 10, 11]])
-    assert_close(ours.model(ids, ids > 0), theirs(input_ids=ids).logits, **TIGHT)
-    assert ours.tokenizer.decode(ours.tokenizer.encode(["ab 12"])[0]) == "ab 12"
-
-
-def write_gguf(gguf: Any, file: Path, model: Any) -> None:
-    """`model` as llama.cpp's own converter would write it."""
-    c, writer = model.config, gguf.GGUFWriter(file, "llama")
-    writer.add_context_length(c.max_position_embeddings)
-    writer.add_embedding_length(c.hidden_size)
-    writer.add_feed_forward_length(c.intermediate_size)
-    writer.add_block_count(c.num_hidden_layers)
-    writer.add_head_count(c.num_attention_heads)
-    writer.add_head_count_kv(c.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(c.rms_norm_eps)
-    writer.add_rope_freq_base(10000.0)
-    tokens = ["<|endoftext|>", "a", "b", "1", "2", "Ġ", "ab"]
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("smollm")
-    writer.add_token_list(tokens)
-    writer.add_token_types([3] + [1] * (len(tokens) - 1))
-    writer.add_token_merges(["a b"])
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, c.num_hidden_layers)
-    for name, tensor in model.state_dict().items():
-        if name == "lm_head.weight":
-            continue
-        data = tensor
-        for part, heads in (("q_proj", c.num_attention_heads), ("k_proj", c.num_key_value_heads)):
-            if part in name:  # as in llama.cpp's convert_hf_to_gguf.py
-                data = tensor.reshape(heads, 2, -1, tensor.size(1)).swapaxes(1, 2).reshape(tensor.shape)
-        writer.add_tensor(names.get_name(name, (".weight",)), data.numpy().astype(np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
 
 
 # --- what is wrong
