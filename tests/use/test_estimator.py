@@ -59,9 +59,9 @@ def test_a_clone_is_not_fitted_and_has_the_same_parameters(language: LanguageMod
 
 def test_it_works_in_a_pipeline_and_in_a_search(language: LanguageModel) -> None:
     pipeline = Pipeline([("lower", FunctionTransformer(lambda texts: [t.lower() for t in texts])),
-                         ("model", TextClassifier(base=language, train="head", lr=1e-2))])  # fmt: skip
+                         ("model", TextClassifier(base=language, lr=3e-3))])  # fmt: skip
     search = GridSearchCV(pipeline, {"model__epochs": [1, 8]}, cv=2, error_score="raise").fit(X, Y)
-    assert search.best_score_ > 0.4
+    assert search.best_score_ > 0.8
     assert search.predict(X).shape == (48,)
 
 
