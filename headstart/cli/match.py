@@ -301,6 +301,7 @@ def evaluate(
 ) -> None:
     """Score the matcher in RUN on PAIRS: recall both ways, with intervals, beside what guessing would score."""
     from headstart.config import CaptionsConfig
+    from headstart.images.captions import blank_notes
     from headstart.images.read import bad_notes
     from headstart.schema import parse
     from headstart.use.match import evaluate as scores_on
@@ -316,9 +317,7 @@ def evaluate(
     data = parse(CaptionsConfig, nested_settings(settings, None)["data"])
     scores = scores_on(run, data, Bar(quiet))
     if not quiet:
-        blank = counted(scores["blank_rows"], "row")
-        left_out = [f"left out {blank} without a file or a caption."] if scores["blank_rows"] else []
-        show_notes([*bad_notes(scores["bad_images"]), *left_out])
+        show_notes([*bad_notes(scores["bad_images"]), *blank_notes(scores["blank_rows"])])
     if as_json:
         show_json(scores)
     else:

@@ -61,6 +61,11 @@ class CaptionParts:
         }
 
 
+def blank_notes(blank: int) -> list[str]:
+    """What to tell of rows that were left out."""
+    return [f"left out {counted(blank, 'row')} without a file or a caption."] if blank else []
+
+
 def table_of(pairs: str | Path) -> Path:
     """The table that a path stands for: itself, or pairs.csv of a folder."""
     if not os.path.isdir(pairs):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ class Pairs:
     def parts(self) -> dict[str, list[Pair]]:
         return {"train": self.train, "valid": self.valid, "test": self.test}
 
-    @property
+    @cached_property
     def overlapping(self) -> dict[str, int]:
         """The pairs of each other part whose source is also learned from."""
         known, others = {normal(p.source) for p in self.train}, {"valid": self.valid, "test": self.test}

@@ -16,11 +16,18 @@ from torch import Tensor
 
 from headstart.config import MatchConfig
 from headstart.errors import DataError, ModelError
-from headstart.images.captions import Captioned, CaptionParts, Captions, read_captions, split_captions, table_of
+from headstart.images.captions import (
+    Captioned,
+    CaptionParts,
+    Captions,
+    blank_notes,
+    read_captions,
+    split_captions,
+    table_of,
+)
 from headstart.images.read import bad_notes, refuse_bad
 from headstart.models.dual import DualEncoder, Space, TextTower
 from headstart.models.heads import POOLS
-from headstart.quantities import counted
 from headstart.shapes import DualConfig
 from headstart.tasks.canonical import start_canonical
 from headstart.tasks.retrieve import (
@@ -182,10 +189,8 @@ def _kept_captions(
 
 
 def _tell_left_out(found: Captioned, bad: dict[str, str], watch: Watch) -> None:
-    for note in (*found.reading.notes(), *bad_notes(bad)):
+    for note in (*found.reading.notes(), *bad_notes(bad), *blank_notes(found.blank)):
         watch.note(f"Note: {note}")
-    if found.blank:
-        watch.note(f"Note: left out {counted(found.blank, 'row')} without a file or a caption.")
 
 
 def _tell_facts(run: Run, job: Matching, watch: Watch) -> None:

@@ -40,6 +40,7 @@ from headstart.train.model_dir import (
     build_base,
     complaints,
     must_agree,
+    must_hold,
     read_description,
     read_tensors,
     write_parts,
@@ -188,9 +189,7 @@ def read_clip(folder: Path) -> SavedMatcher:
     if kind != "clip":
         raise ModelError(f"{source}: models of the kind '{kind}' do not match captions and pictures. Supported: clip.")
     cfg, tensors = clip_config(described, source), weights_of(folder, allow_pickle=False)
-    layers = int(cfg.text_config.num_hidden_layers) + int(cfg.vision_config.num_hidden_layers)
-    if layers > len(tensors):
-        raise ModelError(f"{folder}: its settings speak of {layers} layers; it holds {len(tensors)} tensors.")
+    must_hold(tensors, int(cfg.text_config.num_hidden_layers) + int(cfg.vision_config.num_hidden_layers), folder)
     with torch.device("meta"):  # shapes without memory
         expected = weights(Clip(cfg))
     state = {f"inner.{name}": t.float() for name, t in tensors.items() if f"inner.{name}" in expected}

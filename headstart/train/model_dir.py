@@ -106,8 +106,7 @@ def read_model(folder: Path) -> Saved:
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     must_agree(tokenizer, cfg, folder)
     with complaints(folder):
-        if cfg.layers > len(tensors):
-            raise ModelError(f"{folder}: its settings speak of {cfg.layers} layers; it holds {len(tensors)} tensors.")
+        must_hold(tensors, cfg.layers, folder)
         state = from_disk(tensors, cfg)
         with torch.device("meta"):  # shapes without memory
             must_fit(build_model(cfg, spec), state)
@@ -135,6 +134,12 @@ def complaints(folder: Path) -> Iterator[None]:
         raise ModelError(f"{folder}: {Path(error.filename).name} is missing.") from None
     except (KeyError, TypeError, ValueError, ArithmeticError, RuntimeError, SafetensorError) as error:
         raise ModelError(f"{folder}: not a model that Headstart wrote ({error}).") from None
+
+
+def must_hold(tensors: Tensors, layers: int, folder: Path) -> None:
+    """Refuse settings of more layers than there are tensors, before anything is made of them."""
+    if layers > len(tensors):
+        raise ModelError(f"{folder}: its settings speak of {layers} layers; it holds {len(tensors)} tensors.")
 
 
 def must_agree(tokenizer: Tokenizer, cfg: ModelConfig, folder: Path) -> None:

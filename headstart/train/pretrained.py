@@ -30,7 +30,7 @@ from headstart.text.packs import located
 from headstart.text.tokenizer import Tokenizer
 from headstart.train.checkpoint import Tensors, load_weights, weights
 from headstart.train.gguf import Gguf, read_gguf
-from headstart.train.model_dir import HeadSpec, Saved, build_model, must_agree, read_model
+from headstart.train.model_dir import HeadSpec, Saved, build_model, must_agree, must_hold, read_model
 from headstart.train.run import Run
 
 MODELS = [name for name, pack in PACKS.items() if pack.kind == "model"]
@@ -113,8 +113,7 @@ def read_pretrained(folder: Path, allow_pickle: bool = False) -> Saved:
     gguf = read_gguf(file) if file else None
     cfg, tokenizer = _shape(folder, gguf)
     tensors = gguf.tensors if gguf else weights_of(folder, allow_pickle)
-    if cfg.layers > len(tensors):
-        raise ModelError(f"{folder}: its settings speak of {cfg.layers} layers; it holds {len(tensors)} tensors.")
+    must_hold(tensors, cfg.layers, folder)
     spec = HeadSpec("language")
     with usable(cfg.model_type, str(folder)), torch.device("meta"):  # shapes without memory
         expected = weights(build_model(cfg, spec))

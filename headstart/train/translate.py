@@ -143,7 +143,7 @@ def prepare(cfg: TranslateConfig, kept: tuple[Tokenizer, Tokenizer] | None = Non
     torch.manual_seed(cfg.train.seed)
     model = build_seq2seq(shape).to(cfg.train.device)
     job = Translating(cfg, data, source, target, text, valid, test, model, Translate(), batches)
-    job.translator.rows([piece for sample in cfg.samples for piece in pieces_of(sample, cfg.split) or [sample]])
+    job.translator.rows([piece for sample in cfg.samples for piece in pieces_of(sample, cfg.split)])
     return job
 
 
@@ -227,8 +227,8 @@ def tokens_of(tokenizer: Tokenizer) -> Callable[[str], list[str]]:
 
 
 def pieces_of(text: str, split: str) -> list[str]:
-    """What is translated on its own: the text, or each of its words."""
-    return text.split() if split == "words" else [text]
+    """What is translated on its own: the text, or each of its words; a blank text has none, and stays whole."""
+    return (text.split() if split == "words" else []) or [text]
 
 
 def translate_texts(

@@ -84,7 +84,7 @@ class Translations:
         return [self._attended(piece) for piece in self._pieces(text, split)]
 
     def _pieces(self, text: str, split: str | None) -> list[str]:
-        return pieces_of(text, split or self.config.split) or [text]
+        return pieces_of(text, split or self.config.split)
 
     @torch.inference_mode()
     def _attended(self, text: str) -> Attended:
