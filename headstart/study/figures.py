@@ -53,6 +53,8 @@ def pictures(results: Results) -> Iterator[Picture]:
         yield labels_needed(results)
     if results.curves:
         yield epochs(results)
+    if results.pretraining:
+        yield costs(results, results.all_labels)
     for arm in results.at(results.all_labels):
         if arm.confusion and len(arm.confusion) == len(results.label_names):
             yield confusion(results, arm)
@@ -136,6 +138,37 @@ def epochs(results: Results) -> Picture:
         axis.xaxis.get_major_locator().set_params(integer=True)
     _legend(figure, left)
     return Picture("epochs", f"Validation accuracy and loss by epoch of {', '.join(results.curves)}.", figure)
+
+
+@style()
+def costs(results: Results, labels: int) -> Picture:
+    """The score against the minutes that it took, pretraining and one training; hollow where it was pretrained elsewhere."""
+    figure, (axis,) = axes(1, WIDTH, 3.7)
+    look, before = looks(results), {p.run: p.minutes for p in results.pretraining}
+    told = []
+    for arm in results.at(labels):
+        if arm.mean is None or arm.cost.seconds is None:
+            continue
+        known = arm.kind in (*BASELINES, "scratch") or arm.base in before
+        minutes = arm.cost.seconds / 60 + (before.get(arm.base, 0) if arm.kind != "scratch" else 0)
+        style = look[arm.name]
+        low, high = arm.interval or (arm.mean, arm.mean)
+        axis.plot([minutes, minutes], [100 * low, 100 * high], color=style.color, linewidth=0.9, alpha=0.5)
+        axis.plot(
+            minutes, 100 * arm.mean, style.marker or "_", color=style.color, markersize=6,
+            markerfacecolor=style.color if known else PAPER,
+        )  # fmt: skip
+        axis.annotate(brief(arm.name), (minutes, 100 * arm.mean), (6, 3), textcoords="offset points", fontsize=7)
+        told.append(
+            f"{arm.name} {100 * arm.mean:.1f} % in {minutes:.1f}{'' if known else ' and its pretraining elsewhere'}"
+        )
+    axis.set_xscale("log")
+    axis.set(
+        xlabel=f"minutes of pretraining and of one training with {labels:,} labels",
+        ylabel=f"test {results.score_name}, %",
+    )
+    axis.grid(color=INK, alpha=0.12, linewidth=0.6)
+    return Picture("costs", f"Test {results.score_name} by minutes: {'; '.join(told)}.", figure)
 
 
 @style()

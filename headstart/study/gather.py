@@ -391,7 +391,7 @@ def _pretraining(name: str, path: Path) -> dict[str, Any] | None:
         "run": str(path),
         "objective": getattr(config, "objective", None),
         "valid_loss": (result.get("valid") or {}).get("loss"),
-        **{key: result.get(key) for key in ("seconds", "tokens", "parameters")},
+        **{key: result.get(key) for key in ("seconds", "preparing_seconds", "tokens", "parameters")},
     }
 
 

@@ -154,7 +154,12 @@ class Pretraining(Part):
     parameters: int | None = None
     tokens: int | None = None
     seconds: float | None = None
+    preparing_seconds: float | None = None  # reading, cutting into tokens, counting
     valid_loss: float | None = None
+
+    @property
+    def minutes(self) -> float:
+        return ((self.seconds or 0) + (self.preparing_seconds or 0)) / 60
 
 
 class Failure(Part):

@@ -67,12 +67,14 @@ def estimate(cfg: PretrainConfig | FinetuneConfig | TranslateConfig) -> dict[str
 
 
 def within_minutes(cfg: PretrainConfig, minutes: float) -> PretrainConfig:
-    """`cfg` with as many updates as fit into `minutes` on this machine, beside what comes before and between them."""
+    """`cfg` with as many updates as fit into `minutes` on this machine, finding this out included."""
+    began = time.perf_counter()
     cost = estimate(cfg)
-    left = 60 * minutes - cost["preparing_seconds"] - cost["evaluations"] * cost["evaluation_seconds"]
+    spent = time.perf_counter() - began + cost["preparing_seconds"]  # the run itself prepares once more
+    left = 60 * minutes - spent - cost["evaluations"] * cost["evaluation_seconds"]
     steps = max(0, int(left / cost["update_seconds"]))
     if not steps and cfg.start != "cooccurrence":
-        raise ConfigError(f"--minutes {minutes:g}: preparing alone takes {cost['preparing_seconds']:.0f} s. Give more.")
+        raise ConfigError(f"--minutes {minutes:g}: preparing alone takes {spent:.0f} s. Give more.")
     return cfg.model_copy(update={"train": cfg.train.model_copy(update={"steps": steps})})
 
 

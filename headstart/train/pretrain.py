@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,7 +145,9 @@ def pretrain(cfg: PretrainConfig, out: str | Path, resume: bool = False, watch: 
         if run.finished:
             return run.finish_again(watch)
         run.check_files(file_facts(text_files(cfg.data.paths)))
+        began = time.perf_counter()
         job = prepare(cfg, _kept_tokenizer(run), _kept_settings(run))
+        preparing = time.perf_counter() - began
         cfg, model = job.cfg, job.model
         run.write_text("model/tokenizer.json", job.tokenizer.to_json())
         run.write_config(cfg)
@@ -169,6 +172,7 @@ def pretrain(cfg: PretrainConfig, out: str | Path, resume: bool = False, watch: 
             "fresh": list(job.fresh),
             "parameters": sum(p.numel() for p in model.parameters()),
             "tokens": progress.tokens,
+            "preparing_seconds": round(preparing, 3),  # reading, cutting into tokens, counting
             "seconds": round(progress.seconds, 3),
             "tokens_per_second": round(progress.tokens / max(progress.seconds, 1e-9), 1),
         }
@@ -254,7 +258,9 @@ def _tell(watch: Watch, job: Pretraining) -> None:
             f"Note: {counted(len(skipped), 'file', 'was', 'were')} not read: {', '.join(p.name for p in skipped[:5])}."
         )
     each = (
-        f"about {job.seen / max(1, len(text.rows.ids)):.1f} times each" if text.packed else f"{cfg.train.steps} steps"
+        f"about {job.seen / max(1, len(text.rows.ids)):.1f} times each"
+        if text.packed
+        else counted(cfg.train.steps, "step")
     )
     watch.note(f"{len(text.rows):,} texts, {len(text.rows.ids):,} tokens, a vocabulary of {vocab:,}; {each}.")
 
@@ -269,7 +275,7 @@ def _card(cfg: PretrainConfig, result: dict[str, Any]) -> str:
     kind = f"A {model.model_type} model" if isinstance(model, HuggingFaceConfig) else f"Preset {model.preset}"
     return (
         f"# A {f'base distilled from {Path(cfg.teacher).name}' if cfg.teacher else f'{cfg.objective} language model'}\n\n{kind}, {cfg.model.layers} layers, width "
-        f"{cfg.model.width}, {result['parameters']:,} parameters; trained by Headstart {f'from {Path(cfg.base).name} ' if cfg.base else ''}for {result['steps']} steps "
+        f"{cfg.model.width}, {result['parameters']:,} parameters; trained by Headstart {f'from {Path(cfg.base).name} ' if cfg.base else ''}for {counted(result['steps'], 'step')} "
         f"({result['tokens']:,} tokens), seed {cfg.train.seed}: {score}.\n\n"
         f"Text: {', '.join(Path(p).name for p in cfg.data.paths)}. Its settings are in config.toml of the run.\n"
     )

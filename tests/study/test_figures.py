@@ -106,3 +106,15 @@ def test_seeds_of_different_length_and_gaps_are_drawn(study: Study) -> None:
     assert left.lines[0].get_ydata().tolist() == pytest.approx([45, 70, 80])
     assert right.lines[1].get_ydata().tolist() == [0.5]
     assert epochs.svg().count("<svg") == 1
+
+
+def test_what_an_arm_cost_is_its_pretraining_and_one_training(study: Study) -> None:
+    results = study(kinds=("tfidf", "scratch", "full"), bases=("runs/ours", "elsewhere"), counts=(900,), seeds=2)
+    results["pretraining"] = [{"name": "ours", "run": "runs/ours", "seconds": 540.0, "preparing_seconds": 60.0}]
+    axis = next(p for p in pictures(Results.of(results)) if p.name == "costs").figure.axes[0]
+    points = [line for line in axis.lines if line.get_marker() != "None"]
+    training = (12.3 + 900 / 90) / 60
+    assert [line.get_xdata()[0] for line in points] == pytest.approx(
+        [0.4 / 60, training, training, 10 + training, training]
+    )
+    assert [line.get_markerfacecolor() == PAPER for line in points] == [False, False, False, False, True]
