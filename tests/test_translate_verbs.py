@@ -53,7 +53,10 @@ def test_apply_draws_what_each_token_looked_at(folder: Path) -> None:
     page = (folder / "map.html").read_text("utf-8")
     assert "ban → " in page
     assert "dor → " in page
-    for words, says in ((["ban", "dor"], "--attention draws one translation; 2 texts"), (["ban"], "not 'map.gif'")):
+    for words, says in (
+        (["ban", "dor"], "--attention draws one translation; 2 texts"),
+        (["ban"], "map.gif' does not end with .png"),
+    ):
         file = folder / ("map.gif" if len(words) == 1 else "no.png")
         assert says in run("translate", "apply", folder / "run", *words, "--attention", file, exit_code=2).stderr
 

@@ -146,7 +146,7 @@ def pretrain(
         return
     valid, train = result["valid"], result["train"]
     show(
-        f"{result['run']}: {result['steps']} steps, {result['tokens_per_second']:,.0f} tokens/s, {duration(result['seconds'])}"
+        f"{result['run']}: {counted(result['steps'], 'step')}, {result['tokens_per_second']:,.0f} tokens/s, {duration(result['seconds'])}"
     )
     if config.teacher:
         near = f"; mean cosine with its vectors of the validation text {valid['similarity']:.3f}" if valid else ""

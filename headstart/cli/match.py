@@ -207,7 +207,7 @@ def train(
         return
     show(
         f"{result['run']}: {Path(result['text']).name} and {Path(result['image']).name}, {result['trained_parameters']:,} of "
-        f"{result['parameters']:,} parameters trained, {result['steps']} steps, {duration(result['seconds'])}"
+        f"{result['parameters']:,} parameters trained, {counted(result['steps'], 'step')}, {duration(result['seconds'])}"
     )
     for part, name in (("valid", "validation"), ("test", "test")):
         if result[part]:

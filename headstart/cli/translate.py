@@ -34,7 +34,7 @@ from headstart.cli.app import (
 from headstart.cli.learn import show_estimate
 from headstart.cli.settings import placed
 from headstart.cli.terminal import Bar, guarded, show, show_json, show_notes, show_table
-from headstart.cli.usage import Verbs
+from headstart.cli.usage import Verbs, ends
 from headstart.quantities import counted, duration
 
 if TYPE_CHECKING:
@@ -177,7 +177,11 @@ def apply(
     n_best: Annotated[int, Option(min=1, help="Show this many of them, and follow as many at least.")] = 1,
     length_penalty: LengthPenalty = 1.0,
     attention: Annotated[
-        Path | None, Option(help="Draw what each token looked at to this .png, .svg or .html file.")
+        Path | None,
+        Option(
+            help="Draw what each token looked at to this .png, .svg or .html file.",
+            callback=ends(".png", ".svg", ".html", ".htm"),
+        ),
     ] = None,
     as_json: Json = False,
     debug: Debug = False,
@@ -343,7 +347,7 @@ def _note_lost(records: list[dict[str, Any]]) -> None:
 
 
 def _draw_attention(run: str, attended: list[Attended], file: Path) -> None:
-    from headstart.errors import ModelError, UserError
+    from headstart.errors import ModelError
     from headstart.show.inspection import Inspection
     from headstart.show.page import page
     from headstart.show.view import picture
@@ -357,12 +361,10 @@ def _draw_attention(run: str, attended: list[Attended], file: Path) -> None:
             write_file(file, picture(views).png())
         case ".svg":
             write_file(file, picture(views).svg().encode())
-        case ".html":
+        case _:
             told = [f"{each.source} → {each.translation}" for each in attended]
             seen = [Inspection(run, text, (view,)) for text, view in zip(told, views, strict=True)]
             write_file(file, page(seen).encode())
-        case _:
-            raise UserError(f"--attention draws a .png, .svg or .html file, not '{file.name}'.")
 
 
 def _placed(paths: list[str] | None) -> tuple[str, ...] | None:

@@ -304,7 +304,7 @@ def _card(cfg: TranslateConfig, result: dict[str, Any]) -> str:
     scores = result["test"] or result["valid"]
     return (
         f"# A translator ({cfg.model.kind}, hidden size {cfg.model.hidden})\n\n{result['parameters']:,} parameters, "
-        f"trained by Headstart for {result['steps']} steps on {', '.join(Path(p).name for p in cfg.data.pairs)}, seed "
+        f"trained by Headstart for {counted(result['steps'], 'step')} on {', '.join(Path(p).name for p in cfg.data.pairs)}, seed "
         f"{cfg.train.seed}. On {scores['rows']} {part} sources: loss {scores['loss']:.4f} nats a target token, exact "
         f"match {scores['exact_match']['value']:.4f}.\n"
     )
