@@ -82,6 +82,7 @@ class TokenProbabilities(View):
         return {
             "temperature": self.temperature,
             "hidden_in_turn": self.hidden,
+            "predicted": len(self.predicted),
             "surprise": self.surprise,
             "perplexity": self.perplexity,
             "tokens": [self._place_data(place) for place in self.places],

@@ -126,6 +126,7 @@ def _table(done: list[tuple[Cell, Run]]) -> Iterator[dict[str, Any]]:
             "parameters": results[0]["parameters"],
             "seeds": len(runs),
             "loss": mean(losses),
+            "losses": losses,
             "loss_sd": stdev(losses) if len(losses) > 1 else None,
             "exact_match": mean(result["valid"]["exact_match"]["value"] for result in results),
             "seconds": round(mean(result["seconds"] for result in results), 1),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -167,6 +167,7 @@ def pretrain(cfg: PretrainConfig, out: str | Path, resume: bool = False, watch: 
             "steps": progress.step,
             "best_step": progress.best_step,
             "train": look_back(job),
+            "curve": list(_curve(run)),
             "valid": valid,
             "beside": _beside(run, job.corpus, valid) if valid and job.valid.bytes and not cfg.base else {},
             "fresh": list(job.fresh),
@@ -205,6 +206,13 @@ def look_back(job: Pretraining) -> dict[str, float]:
     scores: dict[str, float] = {"loss": job.task.evaluate(job.model, batches)["loss"]}
     entropy = job.text.entropy() if len(job.text.rows.ids) <= LOOKED_BACK_AT else None
     return scores if entropy is None else {**scores, "entropy": entropy}
+
+
+def _curve(run: Run) -> Iterator[dict[str, float]]:
+    """What the updates that were logged came to: the loss of each batch, and the seconds until then."""
+    for record in run.read_lines("log.jsonl") if run.log_length() else ():
+        if record["split"] == "train":
+            yield {"step": record["step"], "loss": record["loss"], "seconds": record["wall"]["seconds"]}
 
 
 def _beside(run: Run, corpus: Corpus, valid: dict[str, Any]) -> dict[str, float]:

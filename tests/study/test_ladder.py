@@ -42,6 +42,7 @@ def test_every_combination_is_trained_once_and_told_with_means_over_seeds(data: 
             ]
             for seed in range(2)
         ]
+        assert row["losses"] == losses
         assert row["loss"] == pytest.approx(sum(losses) / 2)
         assert row["seeds"] == 2
     with (out / "table.csv").open() as file:

@@ -280,7 +280,7 @@ def closing(tmp_path_factory: pytest.TempPathFactory) -> tuple[PretrainConfig, P
 
 def closing_files(path: Path) -> dict[str, Any]:
     result = json.loads((path / "result.json").read_text())
-    clock = ("run", "seconds", "tokens_per_second")
+    clock = ("run", "seconds", "preparing_seconds", "tokens_per_second")
     return {
         "result": {name: value for name, value in result.items() if name not in clock},
         **{file.name: file.read_bytes() for file in (path / "model").iterdir()},

@@ -47,6 +47,15 @@ def test_the_loss_comes_down_to_the_entropy_of_the_corpus(run: Path) -> None:
     assert train["entropy"] - 1e-6 <= train["loss"] <= train["entropy"] + 0.03
 
 
+def test_the_result_has_the_loss_and_the_time_of_the_updates_that_were_logged(run: Path) -> None:
+    curve = Run.open(run).read_json("result.json")["curve"]
+    assert [point["step"] for point in curve] == [1, *range(10, 201, 10)]
+    assert curve[0]["loss"] > 2.0 > 1.0 > curve[-1]["loss"]
+    seconds = [point["seconds"] for point in curve]
+    assert 0 < seconds[0] < seconds[-1]
+    assert seconds == sorted(seconds)
+
+
 def test_without_its_mask_a_model_sees_what_it_should_predict_and_cannot_write(run: Path, tmp_path: Path) -> None:
     config = ("--config", run / "config.toml", "--set", "model.causal=false", "--steps", 100)
     train = invoke("pretrain", *config, "--out", tmp_path / "unmasked", "--quiet")["train"]
@@ -152,8 +161,12 @@ def test_token_vectors_can_be_counted_instead_of_drawn(tmp_path: Path) -> None:
     )
     job = ["pretrain", tmp_path / "text.txt", "--unit", "line", "--tokenizer", "word", "--size", "nano", "--context", 16,
            "--quiet", "--set", "train.tensorboard=false", "--start", "cooccurrence"]  # fmt: skip
+    unmeasured = invoke(
+        *job, "--objective", "masked", "--steps", 0, "--set", "data.valid_fraction=0", "--out", tmp_path / "u"
+    )
+    assert unmeasured["curve"] == []  # nothing was logged at all
     found = invoke(*job, "--steps", 0, "--out", tmp_path / "counted")
-    assert (found["steps"], found["tokens"]) == (0, 0)
+    assert (found["steps"], found["tokens"], found["curve"]) == (0, 0, [])
     counted = read_model(tmp_path / "counted" / "model")
     tokens = counted.model.base.get_parameter("tokens.weight").detach()
     cat, dog, sat = (counted.tokenizer.encode([word], boundaries=False)[0][0] for word in ("cat", "dog", "sat"))

@@ -44,7 +44,7 @@ FINETUNE = ["finetune", "{labelled}", "--base", "gpt", "--init", "scratch", "--s
 SENTENCES = [f"{who} {verb} {what} {animal}." for who in ("I", "She", "He") for verb in ("hold", "rub", "see")
              for what in ("a", "the") for animal in ("dog", "cat", "bird", "fish")]  # fmt: skip
 REVIEWS = [f"film {i} was {('dull', 'fine')[i % 2]} to the end,{('bad', 'good')[i % 2]}" for i in range(80)]
-CLOCK = ("seconds", "tokens_per_second", "run")
+CLOCK = ("wall", "seconds", "preparing_seconds", "tokens_per_second", "run")
 
 
 def start(command: list[str], out: Path, files: dict[str, str], resume: bool = False) -> subprocess.Popen[bytes]:
@@ -74,14 +74,23 @@ def kill_at_line(process: subprocess.Popen[bytes], log: Path, lines: int) -> Non
     process.communicate()
 
 
+def without_clock(told: Any) -> Any:
+    match told:
+        case dict():
+            return {key: without_clock(value) for key, value in told.items() if key not in CLOCK}
+        case list():
+            return [without_clock(value) for value in told]
+    return told
+
+
 def what_remains(out: Path) -> dict[str, Any]:
     """Everything a run leaves behind, apart from what the clock decides."""
     log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     result = json.loads((out / "result.json").read_text())
     remains: dict[str, Any] = {
         "weights": hashlib.sha256((out / "model" / "model.safetensors").read_bytes()).hexdigest(),
-        "log": [{k: v for k, v in record.items() if k != "wall"} for record in log],
-        "result": {k: v for k, v in result.items() if k not in CLOCK},
+        "log": without_clock(log),
+        "result": without_clock(result),
         "checkpoints": (out / "checkpoints").exists(),
     }
     for name in ("predictions.jsonl", "receipt.json"):

@@ -86,6 +86,7 @@ def test_generated_tokens_have_the_probabilities_that_generate_told(runs: dict[s
 def test_the_perplexity_is_that_of_the_tokens(runs: dict[str, Path]) -> None:
     seen = probabilities(runs["lm"])
     surprises = [-math.log(seen.probability(place)) for place in seen.places[1:-1]]
+    assert seen.data()["predicted"] == len(surprises)  # n + 1 tokens are n predictions
     assert seen.perplexity == pytest.approx(math.exp(sum(surprises) / len(surprises)))
 
 
