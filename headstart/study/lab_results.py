@@ -161,9 +161,10 @@ def means(lists: Iterable[Sequence[float | None]]) -> list[float | None]:
 def _answer(answer: Answer, find: Find) -> dict[str, Any]:
     try:
         values = {name: _for_text(find(place)) for name, place in answer.values.items()}
-        return {"question": answer.question, "text": answer.text.format_map(values)}
-    except NotFound as missing:
-        return {"question": answer.question, "text": f"This was not measured ({missing})."}
+        text = answer.text.format_map(values)
+    except (NotFound, TypeError, ValueError) as error:  # the latter: None, or a word, where the sentence has a number
+        text = f"This was not measured ({error})."
+    return {"question": answer.question, "text": text}
 
 
 def _for_text(value: Any) -> Any:

@@ -75,7 +75,7 @@ class StudyConfig(Frozen):
             raise ValueError("settings of a pretraining without a corpus: give --corpus, or leave them out")
         for objective in self.objectives if self.pretrain else ():
             self.pretraining(objective)
-        self.finetuning({"base": "gpt"})
+        self.finetuning({"base": "gpt", "context": 0})  # a context is for some bases and not for others
         if self.trained and not self.bases and not self.pretrain:
             raise ValueError(f"the arms {', '.join(self.trained)} need a base: --base RUN, or --corpus to pretrain one")
         return self

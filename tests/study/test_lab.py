@@ -236,15 +236,27 @@ def test_a_path_that_leads_nowhere_is_told(path: str) -> None:
         pick({"a": {"b": 1}, "list": [{"x": 10}]}, path)
 
 
+ONE_STEP = {
+    "title": "t",
+    "question": "q",
+    "rows": {"T6": "curve"},
+    "step": [{"name": "s", "shows": "x", "command": "headstart runs"}],
+}
+
+
+def keep(out: Path, answer: dict[str, Any], quick: bool = False) -> None:
+    """The folder of a lab whose one step is done."""
+    (out / "steps" / "s").mkdir(parents=True)
+    (out / "lab.json").write_text(json.dumps({"quick": quick, "data_dir": ""}))
+    (out / "steps" / "s" / "step.json").write_text('{"words": [], "exit": 0, "seconds": 1.0}')
+    (out / "steps" / "s" / "result.json").write_text(json.dumps(answer))
+
+
 @pytest.mark.parametrize("quick", [False, True])
 def test_the_mean_over_seeds_comes_with_its_deviation_and_is_compared_unless_quick(quick: bool, tmp_path: Path) -> None:
-    (tmp_path / "steps" / "s").mkdir(parents=True)
-    (tmp_path / "lab.json").write_text(json.dumps({"quick": quick, "data_dir": ""}))
-    (tmp_path / "steps" / "s" / "step.json").write_text('{"words": [], "exit": 0, "seconds": 1.0}')
-    (tmp_path / "steps" / "s" / "result.json").write_text('{"by_seed": [[0.1, 0.6], [0.3, 0.8]]}')
+    keep(tmp_path, {"by_seed": [[0.1, 0.6], [0.3, 0.8]]}, quick)
     settings: dict[str, Any] = {
-        "title": "t", "question": "q", "rows": {"T6": "curve"},
-        "step": [{"name": "s", "shows": "x", "command": "headstart runs"}],
+        **ONE_STEP,
         "figure": [{"row": "T6", "what": "w", "reference": 0.72, "value": "s: by_seed[*][1]", "better": "higher"}],
         "table": [{"caption": "c", "columns": {"accuracy": "s: by_seed"}}],
     }  # fmt: skip
@@ -254,6 +266,14 @@ def test_the_mean_over_seeds_comes_with_its_deviation_and_is_compared_unless_qui
     assert figure["sd"] == pytest.approx(0.1414, abs=1e-4)
     assert (figure["seeds"], figure["comparison"]) == (2, "" if quick else "worse")
     assert [row[0] for row in results["tables"][0]["rows"]] == pytest.approx([0.2, 0.7])
+
+
+@pytest.mark.parametrize("found", [None, "a word"])
+def test_an_answer_without_its_number_does_not_cost_the_page(found: Any, tmp_path: Path) -> None:
+    keep(tmp_path, {"loss": found})
+    settings = {**ONE_STEP, "answer": [{"question": "q", "text": "It is {loss:.2f}.", "values": {"loss": "s: loss"}}]}
+    (answer,) = gather_lab("x", parse(Lab, settings), tmp_path)["answers"]
+    assert answer["text"].startswith("This was not measured (")
 
 
 @pytest.mark.parametrize(

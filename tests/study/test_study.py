@@ -401,6 +401,11 @@ def test_a_contradiction_is_found_before_anything_runs(changes, says, base, rows
         settings(base, rows, **changes)
 
 
+def test_the_context_of_a_base_made_elsewhere_is_a_setting_of_every_arm(base, rows):
+    cfg = settings(base, rows, bases=["minilm"], finetune={"context": 32})
+    assert cfg.finetuning({"base": "minilm"}).context == 32
+
+
 def _wait_until_gone(group: int) -> None:
     """Workers end with the process that they work for."""
     for _ in range(300):
