@@ -41,7 +41,7 @@ DATA ?= data
 
 labs: setup  ## run the six labs (hours; DATA=DIR holds their data), write docs/results.md
 	for lab in $(LABS); do $(BIN)/headstart lab $$lab --data $(DATA) --out runs/labs/$$lab || exit 1; done
-	$(BIN)/headstart lab table $(LABS:%=runs/labs/%) > docs/results.md
+	$(BIN)/headstart lab table $(LABS:%=runs/labs/%) > runs/labs/results.md && mv runs/labs/results.md docs/results.md
 
 clean:  ## remove what the targets above made
 	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis runs/demo

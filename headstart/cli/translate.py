@@ -326,7 +326,8 @@ def grid(
     show_table(header, rows, right=(1, 3, 4, 5, 6, 7, 8, 9))
     for name, cause in results["failed"].items():
         show(f"! {name} failed: {cause}")
-    show(f"{out}: results.json, table.csv, curves.png, heatmap.png")
+    show(results["verdict"])
+    show(f"{out}: results.json, table.csv, curves.png, by-hidden.png, by-data.png, heatmap.png")
 
 
 def _check_split(split: str | None) -> None:

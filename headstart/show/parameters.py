@@ -78,7 +78,8 @@ class Parameters(View):
 
     @property
     def summary(self) -> list[str]:
-        named = {("one layer" if name == "layer" else name): count for name, count in self.counts.items()}
+        names = {"layer": "one layer", "layers": "all layers"}
+        named = {names.get(name, name): count for name, count in self.counts.items()}
         counts = {**named, "total": self.total, "trainable": self.trainable}
         lines = [
             "   ".join(f"{name} {count:,}" for name, count in counts.items()),

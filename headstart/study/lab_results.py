@@ -20,6 +20,7 @@ from headstart.study.lab_run import read_step
 from headstart.train.disk import write_file
 
 Find = Callable[[Place], Any]
+EXTREMES: dict[str, Callable[[Iterable[float]], float]] = {"max": max, "min": min}
 _STEP = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]")
 
 
@@ -61,11 +62,13 @@ def gather_lab(name: str, lab: Lab, out: Path) -> dict[str, Any]:
 
 
 def pick(found: Any, path: str) -> Any:
-    """What stands at `path`: names, [index], [key=value,...] for the entry that has these, [*] for all of them.
+    """What stands at `path`: names, [index], [max], [min], [key=value,...] for the entry that has these, [*] for all.
 
     >>> pick({"arms": [{"name": "frozen", "mean": 0.7}, {"name": "full", "mean": 0.8}]}, "arms[name=full].mean")
     0.8
     >>> pick({"curves": [[0.1, 0.7], [0.2, 0.8]]}, "curves[*][-1]")
+    [0.7, 0.8]
+    >>> pick({"curves": [[0.1, 0.7, 0.6], [None, 0.8]]}, "curves[*][max]")
     [0.7, 0.8]
     """
     for match in _STEP.finditer(path):
@@ -88,6 +91,8 @@ def _one(found: Any, name: str | None, inside: str | None, shown: str) -> Any:
         if isinstance(found, list) and -len(found) <= int(inside) < len(found):
             return found[int(inside)]
         raise NotFound(f"{shown} is not there")
+    if inside in EXTREMES and isinstance(found, list) and any(value is not None for value in found):
+        return EXTREMES[inside](value for value in found if value is not None)
     wanted = dict(pair.split("=", 1) for pair in inside.split(",")) if "=" in inside else {}
     for entry in found if isinstance(found, list) and wanted else ():
         if all(str(entry.get(key)) == value for key, value in wanted.items()):
@@ -207,10 +212,14 @@ def shown(value: Any) -> str:
 
     >>> shown(10968200), shown(0.87916), shown(3165.1271), shown("text"), shown(None), shown(2.0)
     ('10,968,200', '0.879', '3,165.1', 'text', '–', '2')
+    >>> shown({"negative": 0.98, "zero": 0.02})
+    'negative 0.980, zero 0.020'
     """
     match value:
         case None | "":
             return "–"
+        case dict():
+            return ", ".join(f"{name} {shown(each)}" for name, each in value.items())
         case bool():
             return "yes" if value else "no"
         case int():

@@ -5,7 +5,7 @@
       cells/<data>-<model>-<hidden>-seed<k>/   run directories
       results.json       what came out, from the finished cells and nothing else
       table.csv          one row for each model, hidden size and data set: means over seeds
-      curves.png  heatmap.png
+      curves.png  by-hidden.png  by-data.png  heatmap.png
 
 What is finished is kept, so the same command again runs only what is missing. A failed cell is told and left out, and
 the number of seeds stands beside every mean.
@@ -13,7 +13,7 @@ the number of seeds stands beside every mean.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -23,6 +23,7 @@ from pydantic import Field
 
 from headstart.config import TranslateConfig
 from headstart.errors import ConfigError, DataError
+from headstart.quantities import counted
 from headstart.schema import Frozen, merge, parse
 from headstart.study.cells import finished, keep_settings, run_missing, write_results
 from headstart.study.plots import curve, plot_ladder_curves, plot_ladder_heatmap
@@ -104,9 +105,17 @@ def gather(cfg: LadderConfig, out: Path, failed: Mapping[str, str]) -> dict[str,
     """Means over seeds of the finished cells, with their curves; written beside the cells as table and pictures."""
     named = {cell.name: cell for cell in cells(cfg)}
     done = [(named[name], run) for name, run in finished(named, out, failed).items()]
-    results = {"table": list(_table(done)), "curves": [_curve(cell, run) for cell, run in done], "failed": dict(failed)}
+    table = list(_table(done))
+    results = {
+        "table": table,
+        "curves": [_curve(cell, run) for cell, run in done],
+        "failed": dict(failed),
+        "verdict": _verdict(table),
+    }
     write_results(out, results, COLUMNS)
-    plot_ladder_curves(results, out / "curves.png")
+    plot_ladder_curves(results, out / "curves.png", "model", "hidden", "data")
+    plot_ladder_curves(results, out / "by-hidden.png", "data", "hidden", "model")
+    plot_ladder_curves(results, out / "by-data.png", "hidden", "data", "model")
     plot_ladder_heatmap(results, out / "heatmap.png")
     return results
 
@@ -131,6 +140,19 @@ def _table(done: list[tuple[Cell, Run]]) -> Iterator[dict[str, Any]]:
             "exact_match": mean(result["valid"]["exact_match"]["value"] for result in results),
             "seconds": round(mean(result["seconds"] for result in results), 1),
         }
+
+
+def _verdict(table: Sequence[Mapping[str, Any]]) -> str:
+    """The lowest loss and the highest, each with what it belongs to and how far its seeds lie apart."""
+
+    def told(row: Mapping[str, Any]) -> str:
+        sd = "" if row["loss_sd"] is None else f" ± {row['loss_sd']:.4f}"
+        what = f"{row['model']}, hidden size {row['hidden']}, {row['rows']:,} pairs of {row['data']}"
+        return f"{row['loss']:.4f}{sd} over {counted(row['seeds'], 'seed')} ({what})"
+
+    ordered = sorted(table, key=lambda row: float(row["loss"]))
+    highest = f", the highest {told(ordered[-1])}" if len(ordered) > 1 else ""
+    return f"The lowest validation loss, in nats a token, is {told(ordered[0])}{highest}."
 
 
 def _curve(cell: Cell, run: Run) -> dict[str, Any]:

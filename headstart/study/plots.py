@@ -51,24 +51,27 @@ def plot_tokens(result: Mapping[str, Any], file: Path) -> None:
     _save(figure, file)
 
 
-def plot_ladder_curves(results: Mapping[str, Any], file: Path) -> None:
-    """Validation loss by step, one panel a model: colour is the hidden size, line style the data set, one line a seed."""
+LADDER = {"model": "{}", "hidden": "hidden size {}", "data": "{}"}  # what a grid varies, as a panel is called
+
+
+def plot_ladder_curves(results: Mapping[str, Any], file: Path, panel: str, color: str, line: str) -> None:
+    """Validation loss by step, one line a seed; the three keys of LADDER in the order of the call."""
     curves = results["curves"]
-    models, sizes, data = (list(dict.fromkeys(c[key] for c in curves)) for key in ("model", "hidden", "data"))
-    figure, axes = _axes(len(models), (4.2 * len(models), 3.8))
+    panels, colors, lines = (list(dict.fromkeys(c[key] for c in curves)) for key in (panel, color, line))
+    figure, axes = _axes(len(panels), (4.2 * len(panels), 3.8))
     named: set[tuple[Any, ...]] = set()
     for c in curves:
-        axis, kind = axes[models.index(c["model"])], (c["model"], c["hidden"], c["data"])
+        axis, kind = axes[panels.index(c[panel])], (c[panel], c[color], c[line])
         style = {
-            "color": f"C{sizes.index(c['hidden'])}",
-            "linestyle": ("-", "--", ":", "-.")[data.index(c["data"]) % 4],
+            "color": f"C{colors.index(c[color])}",
+            "linestyle": ("-", "--", ":", "-.")[lines.index(c[line]) % 4],
         }
-        label = None if kind in named else f"{c['hidden']}, {c['data']}"  # of the first seed that came to its end
+        label = None if kind in named else f"{c[color]}, {c[line]}"  # of the first seed that came to its end
         axis.plot(*zip(*c["valid"], strict=True), **style, label=label)
         named.add(kind)
-    for axis, model in zip(axes, models, strict=True):
-        axis.set(xlabel="step", ylabel="validation loss (nats a token)", title=model)
-        axis.legend(frameon=False, fontsize=7, title="hidden size, data; a line a seed", title_fontsize=7)
+    for axis, name in zip(axes, panels, strict=True):
+        axis.set(xlabel="step", ylabel="validation loss (nats a token)", title=LADDER[panel].format(name))
+        axis.legend(frameon=False, fontsize=7, title=f"{color}, {line}; a line a seed", title_fontsize=7)
         axis.sharey(axes[0])
     _save(figure, file)
 

@@ -70,8 +70,9 @@ def describe_translator(model: Seq2Seq, cfg: Seq2SeqConfig) -> Parameters:
 
 def describe(model: Model) -> Parameters:
     """All that the shapes of a model say; its weights are given up for that."""
-    modules, counts = _modules(model), {"layer": _count(model.base.blocks[0]), "base": _count(model.base)}
-    return Parameters(modules, counts, flops_per_token(model), model.base.max_len)
+    layers = [_count(block) for block in model.base.blocks]
+    counts = {"layer": layers[0], "layers": sum(layers), "base": _count(model.base)}
+    return Parameters(_modules(model), counts, flops_per_token(model), model.base.max_len)
 
 
 def flops_per_token(model: Model) -> int:

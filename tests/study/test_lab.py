@@ -20,8 +20,12 @@ from typer.testing import CliRunner
 from headstart.cli import app
 from headstart.errors import ConfigError, DataError
 from headstart.schema import parse
+from headstart.study import ladder, towers
 from headstart.study.lab import Lab, lab_files, open_lab
 from headstart.study.lab_results import NotFound, gather_lab, pick
+from headstart.study.ladder import LadderConfig
+from headstart.study.study import Study
+from headstart.study.towers import TowersConfig
 from headstart.text.pack_contents import PACKS
 from headstart.text.packs import pack_folder
 
@@ -223,17 +227,20 @@ def test_an_interrupted_training_is_resumed_by_the_same_command(tmp_path: Path, 
         ("list[-1].x", 20),
         ("list[x=10,y=z].n", 5),
         ("list[*].x", [10, 20]),
+        ("seeds[*][max]", [3, 5]),
+        ("seeds[*][min]", [1, 5]),
         ("a[*]", [1]),
     ],
 )
 def test_a_path_picks_one_place_or_several(path: str, found: Any) -> None:
-    assert pick({"a": {"b": 1}, "list": [{"x": 10, "y": "z", "n": 5}, {"x": 20}]}, path) == found
+    told = {"a": {"b": 1}, "list": [{"x": 10, "y": "z", "n": 5}, {"x": 20}], "seeds": [[1, 3, 2], [None, 5]]}
+    assert pick(told, path) == found
 
 
-@pytest.mark.parametrize("path", ["nothing", "a.c", "list[5]", "list[x=30]", "a[0]", "list[?]"])
+@pytest.mark.parametrize("path", ["nothing", "a.c", "list[5]", "list[x=30]", "a[0]", "list[?]", "none[max]", "a[max]"])
 def test_a_path_that_leads_nowhere_is_told(path: str) -> None:
     with pytest.raises(NotFound, match="is not there"):
-        pick({"a": {"b": 1}, "list": [{"x": 10}]}, path)
+        pick({"a": {"b": 1}, "list": [{"x": 10}], "none": [None]}, path)
 
 
 ONE_STEP = {
@@ -322,6 +329,38 @@ def test_every_command_of_a_lab_is_one_that_the_command_line_takes(name: str, qu
             command = command.commands[words.pop(0)]
         context = command.make_context("headstart", [*words, "--json"], resilient_parsing=False)
         assert context.params["as_json"]
+
+
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("name", lab_files())
+def test_every_training_of_a_lab_has_settings_that_go_together(
+    name: str, quick: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    begun = []
+
+    def begin(cfg: Any, *_: Any) -> dict[str, Any]:
+        """Stands in for hours of training: the settings have been taken when it is called."""
+        begun.append(cfg)
+        match cfg:
+            case LadderConfig():
+                return {"cells": [str(ladder.training(cfg, cell)) for cell in ladder.cells(cfg)]}
+            case TowersConfig():
+                return {"cells": [str(towers.training(cfg, arm, 0)) for arm in towers.arms(cfg)]}
+        return {}
+
+    for job in ("train.pretrain.pretrain", "train.translate.translate", "train.match.match"):
+        monkeypatch.setattr(f"headstart.{job}", begin)
+    monkeypatch.setattr(ladder, "climb", begin)
+    monkeypatch.setattr(towers, "compare_towers", begin)
+    monkeypatch.setattr(Study, "run", lambda cfg, *_: Study(tmp_path, begin(cfg)))
+    monkeypatch.chdir(tmp_path)
+    trains = ("compare", "pretrain", "match", "translate train", "translate grid")
+    commands = open_lab(name)[1].commands("OUT", "DIR", quick).values()
+    wanted = [each for each in commands if " ".join(each).startswith(trains)]
+    for each in wanted:
+        done = CliRunner().invoke(app, [*each, "--json", "--debug"])
+        assert done.exit_code == 0, (each, done.output, done.exception)
+    assert len(begun) == len(wanted) > 0
 
 
 @pytest.mark.parametrize("name", lab_files())

@@ -45,10 +45,18 @@ def test_every_combination_is_trained_once_and_told_with_means_over_seeds(data: 
         assert row["losses"] == losses
         assert row["loss"] == pytest.approx(sum(losses) / 2)
         assert row["seeds"] == 2
+    low, high = sorted(results["table"], key=lambda row: row["loss"])
+    said = "is {:.4f} ± {:.4f} over 2 seeds (gru, hidden size 8, {} pairs of {})"
+    lowest = said.format(low["loss"], low["loss_sd"], low["rows"], low["data"])
+    assert f"{lowest}, the highest {high['loss']:.4f} ±" in results["verdict"]
     with (out / "table.csv").open() as file:
         assert [row["parameters"] for row in csv.DictReader(file)] == [str(r["parameters"]) for r in results["table"]]
-    for name in ("curves.png", "heatmap.png"):
-        assert (out / name).read_bytes().startswith(b"\x89PNG")
+    widths = []
+    for name in ("curves.png", "by-hidden.png", "by-data.png", "heatmap.png"):
+        picture = (out / name).read_bytes()
+        assert picture.startswith(b"\x89PNG")
+        widths.append(int.from_bytes(picture[16:20], "big"))
+    assert widths[1] > widths[0] == widths[2]  # panels: two data sets; one model, one hidden size
 
 
 def test_what_is_finished_is_kept_and_a_failed_cell_is_told(data: list[str], tmp_path: Path) -> None:
