@@ -43,7 +43,7 @@ from headstart.cli.app import (
 )
 from headstart.cli.complete import runs
 from headstart.cli.settings import placed, placed_base
-from headstart.cli.terminal import Bar, accuracy_line, guarded, show, show_json, show_table
+from headstart.cli.terminal import Bar, accuracy_line, guarded, show, show_json, show_notes, show_table
 from headstart.quantities import counted, data_size, duration
 
 
@@ -57,7 +57,7 @@ def pretrain(
     out: Out = "runs/pretrained",
     objective: Annotated[
         str | None,
-        Option(help="causal (left to right), masked (two-way) or distill (from --teacher). [default: causal]"),
+        Option(help="causal (left to right), masked (two-way), distill (from --teacher), or auto. [default: causal]"),
     ] = None,
     teacher: Teacher = None,
     start: Start = None,
@@ -100,6 +100,7 @@ def pretrain(
 ) -> None:
     """Train a tokenizer and a language model on CORPUS. Or go on with one."""
     from headstart.config import PretrainConfig
+    from headstart.errors import UserError
 
     settled = {"--objective": objective, "--preset": preset, "--size": size, "--tokenizer": tokenizer, "--vocab": vocab,
                "--start": start, "--teacher": teacher}  # fmt: skip
@@ -107,7 +108,7 @@ def pretrain(
         "base": placed_base(base) if base else None,
         "allow_pickle": allow_pickle or None,
         "context": context if base else None,
-        "objective": objective,
+        "objective": objective if objective != "auto" else "distill" if teacher else None,
         "teacher": placed_base(teacher) if teacher else None,
         "start": start,
         "samples": tuple(sample) if sample else None,
@@ -123,17 +124,23 @@ def pretrain(
     }
     given |= reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes)
     given |= training_settings(batch_size, lr, seed, device, threads)
-    config = job_config(
-        PretrainConfig, given, settings, file, out, resume, needs={"data.paths": "a CORPUS: files or folders of text"}
-    )
+    needs = {"data.paths": "a CORPUS: files or folders of text"}
+    config = job_config(PretrainConfig, given, settings, file, out, resume, needs)
     if config.base and not resume:
         _refuse(settled, base or config.base)
+    if minutes is not None and steps is not None:
+        raise UserError("--minutes and --steps are two ways to say how long. Give one of them.")
+    if objective == "auto" and not resume:
+        from headstart.train.recipe import MINUTES, recipe_for
+
+        chosen = recipe_for(config)
+        own = {key: value for key, value in given.items() if value is not None}
+        config = job_config(PretrainConfig, {**chosen.settings, **own}, settings, file, out, resume, needs)
+        minutes = MINUTES if minutes is None and steps is None else minutes
+        show_notes([chosen.why])
     if minutes is not None and not resume:
-        from headstart.errors import UserError
         from headstart.train.estimate import within_minutes
 
-        if steps is not None:
-            raise UserError("--minutes and --steps are two ways to say how long. Give one of them.")
         config = within_minutes(config, minutes)
     if dry_run:
         show_estimate(config, resume, as_json)
