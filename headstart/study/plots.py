@@ -114,7 +114,7 @@ def plot_recalls(results: Mapping[str, Any], file: Path) -> None:
         places = _bars(axis, i, len(table), heights, name)
         for x, height, at in zip(places, heights, kinds, strict=True):
             low, high = row["intervals"][at] or (height, height)
-            axis.plot([x, x], [max(0.0, low), min(1.0, high)], color="black", linewidth=1)
+            axis.plot([x, x], [low, high], color="black", linewidth=1)
     for x, at in enumerate(kinds):
         chance = table[0]["chance"]["text_to_image"][at]
         axis.plot([x - 0.42, x + 0.42], [chance, chance], color="black", linestyle=":", label=None if x else "guessing")

@@ -113,12 +113,17 @@ def _row(arm: Arm, runs: Sequence[Run], share: float) -> dict[str, Any]:
         "trained": arm.scope,
         "splits": len(runs),
         **{at: mean(found) for at, found in recalls.items()},
-        "intervals": {at: split_interval(found, share) for at, found in recalls.items()},
+        "intervals": {at: _shares(split_interval(found, share)) for at, found in recalls.items()},
         "back": {at: mean(_recall(result, at, "image_to_text") for result in results) for at in RECALLS},
         "chance": results[0]["test"]["chance"],
         "trained_parameters": results[0]["trained_parameters"],
         "seconds": round(mean(result["seconds"] for result in results), 1),
     }
+
+
+def _shares(interval: tuple[float, float] | None) -> tuple[float, float] | None:
+    """An interval of recalls, which are not below 0 nor above 1, however few the splits."""
+    return interval and (max(0.0, interval[0]), min(1.0, interval[1]))
 
 
 def _difference(arm: Arm, first: Arm, done: Mapping[Arm, Mapping[int, Run]], share: float) -> dict[str, Any]:

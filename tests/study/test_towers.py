@@ -83,7 +83,9 @@ def test_the_verdict_says_no_more_than_the_interval(study: tuple[TowersConfig, P
         assert "text-image-full is better than text-image-head: +20.0 points" in told(20.01, 19.99)
         assert "text-image-full is worse than" in told(-20.01, -19.99)
         assert "cannot be told apart" in told(30, -10)
-        found = json.loads((out / "results.json").read_text("utf-8"))["differences"][0]
+        results = json.loads((out / "results.json").read_text("utf-8"))
+        assert results["table"][1]["intervals"]["recall@5"] == [0.0, 1.0]  # two splits that far apart say nothing
+        found = results["differences"][0]
         assert found["difference"] == pytest.approx(0.1)
         assert found["interval"][0] < 0.1 < found["interval"][1]
         assert "differ by +20.0 points of recall@5 on each of 2 splits: how far that may vary cannot be" in told(20, 20)
