@@ -143,9 +143,9 @@ def epochs(results: Results) -> Picture:
 @style()
 def costs(results: Results, labels: int) -> Picture:
     """The score against the minutes that it took, pretraining and one training; hollow where it was pretrained elsewhere."""
-    figure, (axis,) = axes(1, WIDTH, 3.7)
+    figure, (axis,) = axes(1, WIDTH, 4.2)
     look, before = looks(results), {p.run: p.minutes for p in results.pretraining}
-    told = []
+    told, points = [], []
     for arm in results.at(labels):
         if arm.mean is None or arm.cost.seconds is None:
             continue
@@ -158,11 +158,12 @@ def costs(results: Results, labels: int) -> Picture:
             minutes, 100 * arm.mean, style.marker or "_", color=style.color, markersize=6,
             markerfacecolor=style.color if known else PAPER,
         )  # fmt: skip
-        axis.annotate(brief(arm.name), (minutes, 100 * arm.mean), (6, 3), textcoords="offset points", fontsize=7)
-        told.append(
-            f"{arm.name} {100 * arm.mean:.1f} % in {minutes:.1f}{'' if known else ' and its pretraining elsewhere'}"
-        )
+        points.append((100 * arm.mean, minutes, arm.name))
+        elsewhere = "" if known else " and its pretraining elsewhere"
+        told.append(f"{arm.name} {100 * arm.mean:.1f} % in {minutes:.1f}{elsewhere}")
     axis.set_xscale("log")
+    axis.xaxis.set_major_formatter(lambda minutes, _: f"{minutes:g}")
+    _name_beside(axis, points)
     axis.set(
         xlabel=f"minutes of pretraining and of one training with {labels:,} labels",
         ylabel=f"test {results.score_name}, %",
@@ -205,6 +206,23 @@ def confusion(results: Results, arm: Arm) -> Picture:
         for i, (name, row) in enumerate(zip(names, arm.confusion, strict=True))
     )
     return Picture(f"confusion {arm.name}", f"Confusion of {arm.name}: {told}.", figure)
+
+
+def _name_beside(axis: Any, points: Sequence[tuple[float, float, str]]) -> None:
+    """Names of points (y, x, name) in a column at the right, each tied to its point, none over another."""
+    bottom, top = axis.get_ylim()
+    gap, ordered = (top - bottom) / 30, sorted(points)
+    places = [y for y, _, _ in ordered]
+    for i in range(1, len(places)):
+        places[i] = max(places[i], places[i - 1] + gap)
+    places[-1:] = [min(top, place) for place in places[-1:]]
+    for i in reversed(range(len(places) - 1)):
+        places[i] = min(places[i], places[i + 1] - gap)
+    for place, (y, x, name) in zip(places, ordered, strict=True):
+        axis.annotate(
+            brief(name), (x, y), (1.02, place), textcoords=("axes fraction", "data"), va="center", fontsize=7,
+            annotation_clip=False, arrowprops={"arrowstyle": "-", "color": INK, "alpha": 0.25, "linewidth": 0.5},
+        )  # fmt: skip
 
 
 def _line(look: Look) -> dict[str, Any]:
