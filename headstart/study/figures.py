@@ -17,6 +17,7 @@ from headstart.study.results import Arm, Curves, Difference, Results
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)))
 BASELINES: dict[str, Any] = {"majority": (0, (1, 1.8)), "tfidf": (0, (5, 2))}
+SHORTEST = 0.001  # minutes; what took less, a majority is counted in no time, has no place on a logarithmic axis
 MOST_NUMBERED = 12  # labels; in a larger confusion table only the diagonal has numbers
 
 
@@ -143,14 +144,14 @@ def epochs(results: Results) -> Picture:
 @style()
 def costs(results: Results, labels: int) -> Picture:
     """The score against the minutes that it took, pretraining and one training; hollow where it was pretrained elsewhere."""
-    figure, (axis,) = axes(1, WIDTH, 4.2)
+    figure, (axis,) = axes(1, WIDTH, max(4.2, 0.14 * len(results.at(labels))))
     look, before = looks(results), {p.run: p.minutes for p in results.pretraining}
     told, points = [], []
     for arm in results.at(labels):
         if arm.mean is None or arm.cost.seconds is None:
             continue
         known = arm.kind in (*BASELINES, "scratch") or arm.base in before
-        minutes = arm.cost.seconds / 60 + (before.get(arm.base, 0) if arm.kind != "scratch" else 0)
+        minutes = max(SHORTEST, arm.cost.seconds / 60) + (before.get(arm.base, 0) if arm.kind != "scratch" else 0)
         style = look[arm.name]
         low, high = arm.interval or (arm.mean, arm.mean)
         axis.plot([minutes, minutes], [100 * low, 100 * high], color=style.color, linewidth=0.9, alpha=0.5)
@@ -211,7 +212,7 @@ def confusion(results: Results, arm: Arm) -> Picture:
 def _name_beside(axis: Any, points: Sequence[tuple[float, float, str]]) -> None:
     """Names of points (y, x, name) in a column at the right, each tied to its point, none over another."""
     bottom, top = axis.get_ylim()
-    gap, ordered = (top - bottom) / 30, sorted(points)
+    gap, ordered = (top - bottom) / max(30, len(points)), sorted(points)
     places = [y for y, _, _ in ordered]
     for i in range(1, len(places)):
         places[i] = max(places[i], places[i - 1] + gap)

@@ -155,7 +155,7 @@ def test_every_figure_is_described_and_shares_no_id(html: str) -> None:
     page = Page(html)
     drawn = [attributes for tag, attributes in page.elements if tag == "svg"]
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
-    assert len(drawn) == 11 + 20  # figures, and a dot for each arm and label count
+    assert len(drawn) == 12 + 20  # figures, and a dot for each arm and label count
     assert all(a["role"] == "img" and ("aria-label" in a or a["aria-labelledby"] in ids) for a in drawn)
     assert len(ids) == len(set(ids))
     used = set(re.findall(r'(?:url\(|href=")#([^)"]+)', html))
@@ -311,7 +311,7 @@ def test_the_same_results_give_the_same_bytes(tmp_path: Path, study: Study) -> N
     for name in ("a", "b"):
         write(tmp_path / name, study(**SMALL))
     files = sorted(f.relative_to(tmp_path / "a") for f in (tmp_path / "a").rglob("*") if f.is_file())
-    assert len(files) == 2 * 6 + 3
+    assert len(files) == 2 * 7 + 3
     for file in files:
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
 
