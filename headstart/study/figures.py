@@ -150,8 +150,9 @@ def costs(results: Results, labels: int) -> Picture:
     for arm in results.at(labels):
         if arm.mean is None or arm.cost.seconds is None:
             continue
-        known = arm.kind in (*BASELINES, "scratch") or arm.base in before
-        minutes = max(SHORTEST, arm.cost.seconds / 60) + (before.get(arm.base, 0) if arm.kind != "scratch" else 0)
+        pretrained = arm.kind not in (*BASELINES, "scratch")
+        known = not pretrained or arm.base in before
+        minutes = max(SHORTEST, arm.cost.seconds / 60) + (before.get(arm.base, 0) if pretrained else 0)
         style = look[arm.name]
         low, high = arm.interval or (arm.mean, arm.mean)
         axis.plot([minutes, minutes], [100 * low, 100 * high], color=style.color, linewidth=0.9, alpha=0.5)
@@ -214,11 +215,13 @@ def _name_beside(axis: Any, points: Sequence[tuple[float, float, str]]) -> None:
     bottom, top = axis.get_ylim()
     gap, ordered = (top - bottom) / max(30, len(points)), sorted(points)
     places = [y for y, _, _ in ordered]
-    for i in range(1, len(places)):
-        places[i] = max(places[i], places[i - 1] + gap)
-    places[-1:] = [min(top, place) for place in places[-1:]]
-    for i in reversed(range(len(places) - 1)):
-        places[i] = min(places[i], places[i + 1] - gap)
+    lowest, highest = bottom, top
+    for i in range(len(places)):  # up, off the name below
+        places[i] = max(places[i], lowest)
+        lowest = places[i] + gap
+    for i in reversed(range(len(places))):  # down again, where that went over the top
+        places[i] = min(places[i], highest)
+        highest = places[i] - gap
     for place, (y, x, name) in zip(places, ordered, strict=True):
         axis.annotate(
             brief(name), (x, y), (1.02, place), textcoords=("axes fraction", "data"), va="center", fontsize=7,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from headstart.cli import app
 from headstart.config import PretrainConfig
 from headstart.schema import parse
 from headstart.study.plan import StudyConfig
-from headstart.tasks.distill import SHORTEST, TaughtText
+from headstart.tasks.distill import SHORTEST, TaughtText, Teacher
 from headstart.train.checkpoint import fingerprint, weights
 from headstart.train.pretrain import prepare, pretrain
 from headstart.train.pretrained import open_base
@@ -67,6 +68,20 @@ def test_the_student_comes_to_say_what_the_teacher_says(corpus: Path, teacher: P
     assert base_of(teacher) == before
     # What is kept is a base like any other, with the weights that learned.
     assert base_of(tmp_path / "run") != fingerprint(weights(prepare(distilling(corpus, teacher)).model.base))
+
+
+def test_the_teacher_is_asked_once_of_what_is_measured_again_and_again(
+    corpus: Path, teacher: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, asked, vectors = prepare(distilling(corpus, teacher)), [], Teacher.vectors
+
+    def heard(self: Teacher, texts: Sequence[str]) -> torch.Tensor:
+        asked.append(len(texts))
+        return vectors(self, texts)
+
+    monkeypatch.setattr(Teacher, "vectors", heard)
+    first, again = list(job.valid.measured()), list(job.valid.measured())
+    assert len(asked) == len(first) == len(again)
 
 
 def test_pieces_of_a_batch_are_texts_of_one_length_between_a_start_and_an_end(corpus: Path, teacher: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from torch.testing import assert_close
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from headstart.cli import app
 from headstart.config import FinetuneConfig, PretrainConfig, TokenizerConfig
@@ -71,6 +71,11 @@ def classifier(base: str, reviews: Path, out: Path, **settings: Any) -> Path:
     )
     finetune(parse(FinetuneConfig, {"base": base, "epochs": 3, "data": {"train": str(reviews)}, "train": train, **model, **settings}), out)  # fmt: skip
     return out
+
+
+def to_int8(run: Path, file: Path, rows: Path) -> Result:
+    words = ["export", str(run), "--to", "onnx", "--out", str(file), "--int8", str(rows)]
+    return CliRunner().invoke(app, words)
 
 
 def language(objective: str, texts: Path, out: Path, **model: Any) -> Path:
@@ -170,7 +175,7 @@ def test_rows_that_int8_cannot_be_scored_on_are_told_before_anything_is_written(
     run, strange = classifier("gpt", reviews, tmp_path / "run"), tmp_path / "strange.csv"
     strange.write_text("text,label\na film,unheard of\n")
     file = tmp_path / "model.onnx"
-    done = CliRunner().invoke(app, ["export", str(run), "--to", "onnx", "--out", str(file), "--int8", str(strange)])
+    done = to_int8(run, file, strange)
     assert done.exit_code == 3
     assert "does not know: 'unheard of'" in done.stderr
     assert not file.exists()
@@ -188,7 +193,7 @@ def test_int8_comes_with_its_accuracy(reviews: Path, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     run = classifier("gpt", reviews, tmp_path / "run")
     file = tmp_path / "model.onnx"
-    done = CliRunner().invoke(app, ["export", str(run), "--to", "onnx", "--out", str(file), "--int8", str(reviews)])
+    done = to_int8(run, file, reviews)
     assert done.exit_code == 0, done.stderr
     assert "accuracy in 8 bits" in done.stdout
     assert done.stderr == ""
@@ -199,7 +204,7 @@ def test_int8_is_never_written_over_something(reviews: Path, tmp_path: Path) -> 
     run, other = classifier("gpt", reviews, tmp_path / "run"), tmp_path / "model.int8.onnx"
     other.write_text("another model")
     file = tmp_path / "model.onnx"
-    done = CliRunner().invoke(app, ["export", str(run), "--to", "onnx", "--out", str(file), "--int8", str(reviews)])
+    done = to_int8(run, file, reviews)
     assert done.exit_code == 2
     assert f"{other} already exists. Choose another --out." in " ".join(done.stderr.split())
     assert other.read_text() == "another model"
@@ -216,8 +221,7 @@ def test_where_int8_fails_nothing_is_left(reviews: Path, tmp_path: Path, monkeyp
 
     monkeypatch.setattr(onnxruntime.quantization, "quantize_dynamic", full)
     run, place = classifier("gpt", reviews, tmp_path / "run"), tmp_path / "out"
-    file = str(place / "model.onnx")
-    done = CliRunner().invoke(app, ["export", str(run), "--to", "onnx", "--out", file, "--int8", str(reviews)])
+    done = to_int8(run, place / "model.onnx", reviews)
     assert "No space left" in done.stderr
     assert list(place.iterdir()) == []
 
