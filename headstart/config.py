@@ -39,6 +39,7 @@ class TokenizerConfig(Frozen):
 
     kind: str = "bpe"  # bpe, unigram, wordpiece, word, char; or the path of a tokenizer.json, .model or run
     vocab: int = Field(0, ge=0)  # most entries, special tokens included; 0: bpe, what the corpus can feed; else 30,000
+    lower: bool = False  # capitals are read as small letters: a word that begins a sentence is the same word
 
 
 class ReadConfig(Frozen):

@@ -21,7 +21,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders
 
 from headstart.config import TokenizerConfig
-from headstart.errors import DataError, ModelError
+from headstart.errors import ConfigError, DataError, ModelError
 from headstart.text.sentencepiece import load_sentencepiece
 from headstart.text.visible import is_whole
 from headstart.text.vocabulary import KINDS, learn, pieces
@@ -83,7 +83,7 @@ class Tokenizer:
     @classmethod
     def train(cls, texts: Sequence[str], cfg: TokenizerConfig) -> Tokenizer:
         """A tokenizer of `cfg.kind` learned from `texts`."""
-        made = learn(cfg.kind, texts, cfg.vocab).to_str()
+        made = learn(cfg.kind, texts, cfg.vocab, cfg.lower).to_str()
         while (read := Backend.from_str(made)).to_str() != made:  # scores lose a digit when they are written down
             made = read.to_str()
         return cls(read)
@@ -212,6 +212,8 @@ def tokenizer_for(texts: Sequence[str], cfg: TokenizerConfig) -> Tokenizer:
     """The tokenizer that `cfg` names: trained on `texts`, or loaded from a file, a model or a run."""
     if cfg.kind in KINDS or not (re.search(r"[/.]", cfg.kind) or os.path.exists(cfg.kind)):
         return Tokenizer.train(texts, cfg)
+    if cfg.lower:
+        raise ConfigError(f"tokenizer.lower is for a tokenizer that is learned; '{cfg.kind}' is taken as it is.")
     return Tokenizer.load(cfg.kind)
 
 

@@ -1,6 +1,6 @@
 """Vocabularies learned from text: one function for each kind of tokenizer, on the `tokenizers` library.
 
-None of them normalizes: what a model reads is what the user wrote.
+What a model reads is what the user wrote, but for capitals where small letters were asked for.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from headstart.errors import ConfigError, did_you_mean
 
@@ -21,8 +21,8 @@ LONGEST_PIECE = 2 * PIECE  # where a text may be cut anywhere
 _BETWEEN_WORDS = re.compile(r"(?<=\w) (?=\w)")
 
 
-def learn(kind: str, texts: Sequence[str], vocab: int) -> Tokenizer:
-    """A tokenizer of `kind` with at most `vocab` entries (0: as many as the text can feed)."""
+def learn(kind: str, texts: Sequence[str], vocab: int, lower: bool = False) -> Tokenizer:
+    """A tokenizer of `kind` with at most `vocab` entries (0: as many as the text can feed); `lower` knows no capitals."""
     if kind not in KINDS:
         raise ConfigError(
             f"Unknown tokenizer '{kind}': not one of {', '.join(KINDS)}, and no such file or run."
@@ -30,6 +30,8 @@ def learn(kind: str, texts: Sequence[str], vocab: int) -> Tokenizer:
         )
     fed = vocabulary_fed_by(sum(map(len, texts)))
     tokenizer, trainer = KINDS[kind](vocab, fed)
+    if lower:
+        tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.train_from_iterator((piece for text in texts for piece in pieces(text, anywhere=True)), trainer)
     return tokenizer
 

@@ -128,6 +128,22 @@ def test_a_vocabulary_is_as_large_as_the_corpus_can_feed():
     assert [vocabulary_fed_by(n) for n in (0, 400_000, 10**9)] == [512, 1000, 8192]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_small_letters_only_where_they_are_asked_for(kind, tmp_path):
+    lower = Tokenizer.train(TEXTS, TokenizerConfig(kind=kind, lower=True))
+    (tmp_path / "tokenizer.json").write_text(lower.to_json(), "utf-8")
+    for made in (lower, Tokenizer.load(tmp_path)):
+        assert made.encode(["I HOLD a Dog."]).ids.tolist() == made.encode(["i hold a dog."]).ids.tolist()
+        assert not made.lossless
+    assert trained(kind).encode(["The dog"]).ids.tolist() != trained(kind).encode(["the dog"]).ids.tolist()
+
+
+def test_a_tokenizer_that_is_there_is_taken_as_it_is(tmp_path):
+    (tmp_path / "tokenizer.json").write_text(trained("word").to_json(), "utf-8")
+    with pytest.raises(ConfigError, match=r"tokenizer\.lower is for a tokenizer that is learned"):
+        tokenizer_for(TEXTS, TokenizerConfig(kind=str(tmp_path), lower=True))
+
+
 def test_what_the_vocabulary_does_not_have_is_counted():
     assert trained("char").unknown(trained("char").encode(["dog", "ΩdΩ"])) == 2
     assert trained("bpe").unknown(trained("bpe").encode(["ΩdΩ"])) == 0
