@@ -248,7 +248,7 @@ def markdown(labs: Sequence[Mapping[str, Any]]) -> str:
         quick = " **Quick: fewer seeds and steps, and other data; not to be compared.**" if lab["quick"] else ""
         parts.append(
             f"## {lab['title']}\n\n{lab['question']}\n\n`headstart lab {lab['lab']}{' --quick' if lab['quick'] else ''}"
-            f"{' --data DIR' if lab['data_dir'] else ''}`: {duration(lab['seconds'])} on {environment['platform']}, "
+            f"{' --data DIR' if lab['data_dir'] else ''}`: {duration(lab['seconds'])} on {environment['machine']}, "
             f"headstart {environment['versions']['headstart']}, torch {environment['versions']['torch']}, "
             f"{environment['started'][:10]}.{quick}"
         )

@@ -12,6 +12,8 @@ from functools import cache
 from importlib import metadata
 from typing import Any
 
+from headstart.quantities import counted
+
 NAMED = ("headstart", "torch", "tokenizers", "numpy", "safetensors", "scikit-learn")
 
 
@@ -19,6 +21,7 @@ def environment() -> dict[str, Any]:
     return {
         "versions": versions(),
         "platform": platform.platform(),
+        "machine": f"{platform.system()} {platform.machine()}, {counted(os.cpu_count() or 1, 'core')}",
         "git_commit": _git_commit(),
         "command": sys.argv,
         "folder": os.getcwd(),

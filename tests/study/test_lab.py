@@ -160,6 +160,7 @@ def test_a_table_of_labs_is_markdown(ran: tuple[Path, Path, str]) -> None:
     told = run("table", ran[1]).stdout
     assert "| T5 | rows | 4 | 3 |  | – | worse | rows |  |" in told
     assert "`headstart lab counting --quick`" in told
+    assert re.search(r" on \w+ \w+, \d+ cores?, headstart ", told), "the machine, without the name of its kernel"
     assert "**Quick" in told
 
 
