@@ -87,7 +87,7 @@ def run(
         show(sentence)
     if quick:
         show("This was --quick: fewer seeds and updates, and data that stand in. Not to be set against the reference.")
-    show(f"the whole page: {page}")
+    show(f"{'the sheet' if sheet else 'the whole page'}: {page}")
 
 
 @lab.command("table")

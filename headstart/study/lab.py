@@ -133,17 +133,23 @@ class Lab(Frozen):
         }
 
     def check_data(self, data: Path | None, quick: bool) -> None:
-        """Refuse to begin while a file that will be read is missing."""
-        for needed in self.data:
-            missing = [f for f in needed.files if not (quick and needed.quick) and not (data and (data / f).exists())]
-            if missing:
-                where = (
-                    f"{missing[0]} is not in {data}" if data else f"--data DIR is not given, with {missing[0]} in it"
-                )
-                raise DataError(
-                    f"This lab needs {needed.what}: {where}. Where to get it: {needed.source}. Licence: {needed.licence}.",
-                    "DATA_LAB",
-                )
+        """Refuse to begin while a file that will be read is missing; all that are missing are told at once."""
+        missing = {
+            needed: lost
+            for needed in self.data
+            if not (quick and needed.quick)
+            and (lost := [f for f in needed.files if not (data and (data / f).exists())])
+        }
+        if missing:
+            where = "is not in {}" if data else "is missing, as --data DIR is not given"
+            told = [
+                f"{needed.what} ({', '.join(lost)}). Where to get it: {needed.source}. Licence: {needed.licence}."
+                for needed, lost in missing.items()
+            ]
+            raise DataError(
+                f"What this lab needs {where.format(data)}: {' '.join(told)} With --quick it needs no files of yours.",
+                "DATA_LAB",
+            )
 
 
 def lab_files() -> dict[str, Path]:

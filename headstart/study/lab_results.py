@@ -46,7 +46,7 @@ def gather_lab(name: str, lab: Lab, out: Path) -> dict[str, Any]:
         "lab": name,
         "title": lab.title,
         "question": lab.question,
-        "verdict": [sentence for place in lab.verdict if (sentence := _text(find, place))],
+        "verdict": [sentence for place in lab.verdict if (sentence := _verdict(find, place, len(lab.verdict) > 1))],
         "rows": lab.rows,
         "data": [needed.model_dump() for needed in lab.data],
         "steps": steps,
@@ -179,9 +179,10 @@ def _for_text(value: Any) -> Any:
     return value
 
 
-def _text(find: Find, place: Place) -> str:
+def _verdict(find: Find, place: Place, one_of_several: bool) -> str:
+    """A sentence of the results; which step it is of, should there be others."""
     try:
-        return str(find(place))
+        return f"{place.partition(': ')[0]}: {find(place)}" if one_of_several else str(find(place))
     except NotFound:
         return ""
 

@@ -189,11 +189,12 @@ def test_a_step_that_fails_ends_the_lab_with_its_own_sentence_and_code(tmp_path:
 
 def test_a_missing_file_is_told_with_where_it_is_to_be_had(tmp_path: Path) -> None:
     (tmp_path / "counting.toml").write_text(LAB)
-    for words, says in (([], "--data DIR is not given, with some/text.txt"), (["--data", tmp_path], "is not in")):
+    for words, says in (([], "--data DIR is not given"), (["--data", tmp_path], "is not in")):
         done = run(tmp_path / "counting.toml", "--out", tmp_path / "out", *words)
         assert done.exit_code == 3
         assert says in done.stderr
-        assert "https://example.org. Licence: public domain." in done.stderr
+        assert "(some/text.txt). Where to get it: https://example.org. Licence: public domain." in done.stderr
+        assert "With --quick it needs no files of yours." in done.stderr
     assert not (tmp_path / "out").exists()
 
 
