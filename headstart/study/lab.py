@@ -141,15 +141,14 @@ class Lab(Frozen):
             and (lost := [f for f in needed.files if not (data and (data / f).exists())])
         }
         if missing:
-            where = "is not in {}" if data else "is missing, as --data DIR is not given"
+            where = f"is not in {data}" if data else "is missing, as --data DIR is not given"
+            stand_ins = not quick and all(needed.quick for needed in missing)
+            way_out = " With --quick it needs no files of yours." if stand_ins else ""
             told = [
                 f"{needed.what} ({', '.join(lost)}). Where to get it: {needed.source}. Licence: {needed.licence}."
                 for needed, lost in missing.items()
             ]
-            raise DataError(
-                f"What this lab needs {where.format(data)}: {' '.join(told)} With --quick it needs no files of yours.",
-                "DATA_LAB",
-            )
+            raise DataError(f"What this lab needs {where}: {' '.join(told)}{way_out}", "DATA_LAB")
 
 
 def lab_files() -> dict[str, Path]:

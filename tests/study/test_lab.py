@@ -198,6 +198,13 @@ def test_a_missing_file_is_told_with_where_it_is_to_be_had(tmp_path: Path) -> No
     assert not (tmp_path / "out").exists()
 
 
+def test_a_quick_run_is_no_way_out_where_nothing_stands_in(tmp_path: Path) -> None:
+    (tmp_path / "counting.toml").write_text(LAB.replace('quick = "the pack small-corpus"', ""))
+    done = run(tmp_path / "counting.toml", "--out", tmp_path / "out")
+    assert done.exit_code == 3
+    assert "--quick" not in done.stderr
+
+
 @pytest.mark.slow
 def test_an_interrupted_training_is_resumed_by_the_same_command(tmp_path: Path, sentences: Path) -> None:
     file, out = tmp_path / "long.toml", tmp_path / "out"
@@ -275,6 +282,17 @@ def test_the_mean_over_seeds_comes_with_its_deviation_and_is_compared_unless_qui
     assert figure["sd"] == pytest.approx(0.1414, abs=1e-4)
     assert (figure["seeds"], figure["comparison"]) == (2, "" if quick else "worse")
     assert [row[0] for row in results["tables"][0]["rows"]] == pytest.approx([0.2, 0.7])
+
+
+@pytest.mark.parametrize(
+    ("places", "told"),
+    [(["s: first"], ["It helps."]), (["s: first", "s: second"], ["s: It helps.", "s: It does not."])],
+)
+def test_a_verdict_says_which_step_it_is_of_where_there_are_others(
+    places: list[str], told: list[str], tmp_path: Path
+) -> None:
+    keep(tmp_path, {"first": "It helps.", "second": "It does not."})
+    assert gather_lab("x", parse(Lab, {**ONE_STEP, "verdict": places}), tmp_path)["verdict"] == told
 
 
 @pytest.mark.parametrize("found", [None, "a word"])
