@@ -44,15 +44,28 @@ class Choice:
     top: list[tuple[int, float]]  # the most probable tokens, most probable first
 
 
-def generate(step: Step, prompt: Tensor, tokens: int, end: int | None, how: Sampling, top: int = 0) -> Iterator[Choice]:
-    """Up to `tokens` tokens after the (1, T) prompt, stopping at `end`."""
+def generate(
+    step: Step,
+    prompt: Tensor,
+    tokens: int,
+    end: int | None,
+    how: Sampling,
+    top: int = 0,
+    never: Sequence[int] = (),
+) -> Iterator[Choice]:
+    """Up to `tokens` tokens after the (1, T) prompt, stopping at `end`.
+
+    `never` are tokens that are not chosen however probable: those that no text has, such as padding.
+    """
     random = torch.Generator(prompt.device).manual_seed(how.seed)
+    barred = torch.tensor(list(never), dtype=torch.long, device=prompt.device)
     added = prompt
     for _ in range(tokens):
         with torch.inference_mode():
             logits = step(added)  # (1, V)
             probabilities = logits.softmax(-1)
-            added = probabilities.argmax(-1, keepdim=True) if how.temperature == 0 else _sample(logits, how, random)
+            open_ = logits.index_fill(1, barred, -torch.inf)
+            added = open_.argmax(-1, keepdim=True) if how.temperature == 0 else _sample(open_, how, random)
             probability = probabilities.gather(1, added)
             best = probabilities[0].topk(min(top, probabilities.size(1))) if top else None
         ranked = list(zip(best.indices.tolist(), best.values.tolist(), strict=True)) if best else []

@@ -170,7 +170,7 @@ class Tokenizer:
 
     @property
     def unsaid(self) -> list[int]:
-        """The special tokens that no translation has; the end is one that it has."""
+        """The special tokens that no text has; the end is one that it has."""
         special = {self.pad, self.start, self.unk, self.mask} - {self.end, None}
         return sorted(i for i in special if i is not None)
 

@@ -61,6 +61,11 @@ class Pretraining:
         return (lambda: self.valid.measured(self.glance)) if self.corpus.valid else None
 
     @property
+    def prompts(self) -> tuple[str, ...]:
+        """The texts to continue after each evaluation, by a model that can."""
+        return self.cfg.samples if self.cfg.objective == "causal" and self.cfg.model.causal else ()
+
+    @property
     def glance(self) -> int:
         """The validation tokens that are enough to follow the training and to choose the weights to keep."""
         return max(LEAST_GLANCED_AT, int(GLANCED_AT * self.seen))
@@ -155,7 +160,7 @@ def pretrain(cfg: PretrainConfig, out: str | Path, resume: bool = False, watch: 
         _tell(watch, job)
 
         def show_samples(step: int) -> None:
-            for prompt in cfg.samples if cfg.model.causal else ():
+            for prompt in job.prompts:
                 sampled = sample(model, job.tokenizer, prompt, cfg)
                 run.log({"step": step, "split": "sample", "prompt": prompt, "text": sampled})
                 watch.note(f"step {step}: {sampled}")
@@ -189,8 +194,8 @@ def sample(model: Model, tokenizer: Tokenizer, prompt: str, cfg: PretrainConfig)
     ids = tokenizer.encode([prompt], cfg.data.boundaries, end=False)[0].tolist() or [tokenizer.start]
     start = torch.tensor([ids], device=cfg.train.device)
     how = Sampling(temperature=0.8, top_k=40, seed=cfg.train.seed)
-    chosen = [c.id for c in generate(LanguageStep(model), start, SAMPLE_TOKENS, tokenizer.end, how)]
-    return tokenizer.decode([*ids, *chosen])
+    chosen = generate(LanguageStep(model), start, SAMPLE_TOKENS, tokenizer.end, how, never=tokenizer.unsaid)
+    return tokenizer.decode([*ids, *(choice.id for choice in chosen)])
 
 
 def _measure_all(job: Pretraining) -> dict[str, Any]:
@@ -216,7 +221,7 @@ def _curve(run: Run) -> Iterator[dict[str, float]]:
 
 
 def _beside(run: Run, corpus: Corpus, valid: dict[str, Any]) -> dict[str, float]:
-    """Bits a byte of the validation text for the same model untrained, and for xz after the same training text."""
+    """Bits a byte of the validation text for the same model before its first update, and for xz after the same training text."""
     first = next(r for r in run.read_lines("log.jsonl") if r["split"] == "valid")
     untrained = first["loss"] * valid["bits_per_byte"] / valid["loss"]
     seen, text = ("\n".join(part).encode()[-COMPRESSED:] for part in (corpus.train, corpus.valid))
@@ -270,7 +275,7 @@ def _tell(watch: Watch, job: Pretraining) -> None:
         if text.packed
         else counted(cfg.train.steps, "step")
     )
-    watch.note(f"{len(text.rows):,} texts, {len(text.rows.ids):,} tokens, a vocabulary of {vocab:,}; {each}.")
+    watch.note(f"{counted(len(text.rows), 'text')}, {len(text.rows.ids):,} tokens, a vocabulary of {vocab:,}; {each}.")
 
 
 def _card(cfg: PretrainConfig, result: dict[str, Any]) -> str:

@@ -167,7 +167,8 @@ class Inspector:
         room = self.model.base.max_len - len(ids)
         if tokens > room:
             raise ConfigError(f"This model reads {self.model.base.max_len} tokens, so {room} can follow this text.")
-        added = generate(LanguageStep(self.model), torch.tensor([ids]), tokens, self.tokenizer.end, how)
+        step, end, never = LanguageStep(self.model), self.tokenizer.end, self.tokenizer.unsaid
+        added = generate(step, torch.tensor([ids]), tokens, end, how, never=never)
         return [*ids, *(choice.id for choice in added)]
 
 

@@ -43,7 +43,7 @@ class LanguageModel:
         if not ids:
             raise ConfigError("This model has no start token to begin from: give a prompt.")
         step = LanguageStep(self.saved.model)
-        choices = list(generate(step, torch.tensor([ids]), tokens, tokenizer.end, how, top))
+        choices = list(generate(step, torch.tensor([ids]), tokens, tokenizer.end, how, top, tokenizer.unsaid))
         return {
             "prompt": prompt,
             "text": tokenizer.decode([*ids, *(c.id for c in choices)]),

@@ -36,6 +36,15 @@ def test_greedy_text_is_that_of_reading_everything_again_each_time(tiny: Callabl
         ids = torch.cat([ids, torch.tensor([[choice.id]])], dim=1)
 
 
+def test_tokens_that_no_text_has_are_never_said(tiny: Callable[..., TransformerConfig]) -> None:
+    m = model(tiny)
+    said = {c.id for c in generate(LanguageStep(m), PROMPT, 12, None, Sampling())}
+    for how in (Sampling(), Sampling(temperature=1.0, top_k=3)):
+        others = list(generate(LanguageStep(m), PROMPT, 12, None, how, top=1, never=sorted(said)))
+        assert not said & {c.id for c in others}
+    assert others[0].top[0][0] in said  # what the model holds of them is still told
+
+
 def test_beyond_the_context_the_later_half_is_read_again(tiny: Callable[..., TransformerConfig]) -> None:
     m = model(tiny)  # a context of 24
     step, ids = LanguageStep(m), torch.arange(24)[None] % 50

@@ -22,7 +22,9 @@ from headstart.models.decode import Sampling
 from headstart.shapes import TransformerConfig
 from headstart.show.attention import AttentionMaps
 from headstart.show.probabilities import TokenProbabilities
+from headstart.text.tokenizer import Tokenizer
 from headstart.train.model_dir import HeadSpec, build_model
+from headstart.train.pretrain import sample
 from headstart.use.inspect import Inspector, attention_maps, inspect
 from headstart.use.language import LanguageModel
 
@@ -81,6 +83,16 @@ def test_generated_tokens_have_the_probabilities_that_generate_told(runs: dict[s
     assert [place.token for place in made] == [t["token"] for t in told]
     assert [seen.probability(place) for place in made] == pytest.approx([t["probability"] for t in told], abs=1e-5)
     assert [list(place.top) for place in made] == [[g["token"] for g in t["top"]] for t in told]
+
+
+def test_what_no_text_has_is_written_nowhere(runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    lm = LanguageModel.load(runs["lm"])
+    model, tokenizer = lm.saved.model, lm.saved.tokenizer
+    word = tokenizer.encode(["lovely"], False)[0].tolist()[0]
+    monkeypatch.setattr(Tokenizer, "unsaid", property(lambda self: [i for i in range(self.size) if i != word]))
+    assert {t["id"] for t in lm.generate("film 7", 6, Sampling(), 0)["tokens"]} == {word}
+    assert {p.id for p in probabilities(runs["lm"], "film 7", tokens=6).places if p.generated} == {word}
+    assert set(sample(model, tokenizer, "film 7", lm.config).removeprefix("film 7").split()) == {"lovely"}
 
 
 def test_the_perplexity_is_that_of_the_tokens(runs: dict[str, Path]) -> None:
