@@ -193,7 +193,9 @@ class PretrainConfig(Frozen):
     @model_validator(mode="after")
     def distilling_has_a_teacher(self) -> Self:
         if (self.objective == "distill") != bool(self.teacher):
-            raise ValueError("objective distill needs a teacher, for instance minilm; the other objectives take none")
+            raise ValueError(
+                "objective distill needs a teacher, for instance minilm; a teacher needs objective distill"
+            )
         return self
 
     @model_validator(mode="after")

@@ -13,7 +13,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from headstart.cli import app
-from headstart.cli.settings import FLAGS, file_settings, nested_settings, recipe
+from headstart.cli.settings import FLAGS, file_settings, nested_settings, own_settings
 from headstart.config import FinetuneConfig, MatchConfig, PretrainConfig, TranslateConfig
 from headstart.schema import Frozen, parse, read_toml, tables, to_toml
 from headstart.shapes import TransformerConfig
@@ -252,7 +252,7 @@ def test_flags_beside_the_settings_of_a_run_change_what_depends_on_them(base: Pa
 
 
 def test_the_recipe_of_a_run_is_short(base: Path) -> None:
-    short = recipe(Run.open(base).config)
+    short = own_settings(Run.open(base).config)
     assert short["model"] == {"size": "nano", "context": 16, "dropout": 0.0}
     assert short["train"] == {"steps": 20, "batch_size": 8, "threads": 1, "tensorboard": False}
     assert "job" not in short

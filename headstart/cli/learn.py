@@ -42,7 +42,7 @@ from headstart.cli.app import (
     training_settings,
 )
 from headstart.cli.complete import runs
-from headstart.cli.settings import placed, placed_base
+from headstart.cli.settings import file_settings, has, nested_settings, placed, placed_base
 from headstart.cli.terminal import Bar, accuracy_line, guarded, show, show_json, show_notes, show_table
 from headstart.quantities import counted, data_size, duration
 
@@ -108,7 +108,7 @@ def pretrain(
         "base": placed_base(base) if base else None,
         "allow_pickle": allow_pickle or None,
         "context": context if base else None,
-        "objective": objective if objective != "auto" else "distill" if teacher else None,
+        "objective": objective,
         "teacher": placed_base(teacher) if teacher else None,
         "start": start,
         "samples": tuple(sample) if sample else None,
@@ -124,23 +124,36 @@ def pretrain(
     }
     given |= reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes)
     given |= training_settings(batch_size, lr, seed, device, threads)
+    if objective == "auto":
+        named = nested_settings(given, settings, file_settings(PretrainConfig, file) if file else None)
+        causal = has(named, "model.preset") and named["model"]["preset"] != "bert"
+        given["objective"] = "distill" if has(named, "teacher") else "causal" if causal else "masked"
     needs = {"data.paths": "a CORPUS: files or folders of text"}
     config = job_config(PretrainConfig, given, settings, file, out, resume, needs)
     if config.base and not resume:
         _refuse(settled, base or config.base)
-    if minutes is not None and steps is not None:
+    if minutes is not None and has(nested_settings(given, settings), "train.steps"):
         raise UserError("--minutes and --steps are two ways to say how long. Give one of them.")
     if objective == "auto" and not resume:
         from headstart.train.recipe import MINUTES, recipe_for
 
-        chosen = recipe_for(config)
-        own = {key: value for key, value in given.items() if value is not None}
-        config = job_config(PretrainConfig, {**chosen.settings, **own}, settings, file, out, resume, needs)
-        minutes = MINUTES if minutes is None and steps is None else minutes
-        show_notes([chosen.why])
-    if minutes is not None and not resume:
+        chosen = {k: choice for k, choice in recipe_for(config).items() if k == "objective" or not has(named, k)}
+        given |= {key: choice.value for key, choice in chosen.items()}
+        config = job_config(PretrainConfig, given, settings, file, out, resume, needs)
+        minutes = MINUTES if minutes is None and not has(named, "train.steps") else minutes
+        if not quiet:
+            show_notes([f"Chosen: {'; '.join(choice.why for choice in chosen.values())}."])
+    if minutes is not None and resume:
+        if not quiet:
+            show_notes(["A resumed run keeps its own number of updates, whatever --minutes says."])
+    elif minutes is not None:
         from headstart.train.estimate import within_minutes
+        from headstart.train.run import Run
 
+        if not dry_run:
+            Run(Path(out)).must_be_free()
+        if not quiet:
+            show_notes([f"Preparing everything once, to see how many updates fit into {minutes:g} minutes ..."])
         config = within_minutes(config, minutes)
     if dry_run:
         show_estimate(config, resume, as_json)
@@ -164,7 +177,9 @@ def pretrain(
         show(f"validation loss {valid['loss']:.4f} nats a token (perplexity {valid['perplexity']:.2f}{bits})")
     if result["beside"]:
         beside = result["beside"]
-        show(f"beside it: the same model untrained {beside['untrained']:.3f} bits a byte, xz {beside['xz']:.3f}")
+        show(
+            f"beside it: the same model before its first update {beside['untrained']:.3f} bits a byte, xz {beside['xz']:.3f}"
+        )
     floor = f"; no model can be below {train['entropy']:.4f}, the text's own entropy" if "entropy" in train else ""
     show(f"training loss {train['loss']:.4f}{floor}")
 

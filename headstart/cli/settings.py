@@ -115,7 +115,7 @@ def file_settings(kind: Any, file: str) -> dict[str, Any]:
         raise ConfigError(f"{file} holds the settings of headstart {settings['job']}, not of headstart {job}.")
     model, data = settings.get("model"), settings.get("data")
     if isinstance(model, dict) and model.get("vocab"):  # only a run knows that: this file is one's config.toml
-        return recipe(parse(kind, settings, file))
+        return own_settings(parse(kind, settings, file))
     _place_data(data)
     for name in ("base", "text", "image"):
         if isinstance(settings.get(name), str):
@@ -147,7 +147,7 @@ def _place_data(data: Any) -> None:
             data[name] = [placed(path) if isinstance(path, str) else path for path in data[name]]
 
 
-def recipe(config: Any) -> dict[str, Any]:
+def own_settings(config: Any) -> dict[str, Any]:
     """The settings of a run without all that followed from its data and its other settings.
 
     Another run with them is the same run; and --size, --epochs or --objective beside them change what depends on

@@ -6,6 +6,7 @@ next words do. Student and teacher may cut the text into different tokens.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headstart.config import PretrainConfig
+from headstart.errors import ConfigError
 from headstart.models.heads import Model, VectorHead, mean_real
 from headstart.tasks.language import LanguageText
 from headstart.text.batch import Batch, Ids, Rng, blocks, pad
@@ -65,14 +67,19 @@ class TaughtText(LanguageText):
 
     def __init__(self, texts: Sequence[str], tokenizer: Tokenizer, cfg: PretrainConfig, teacher: Teacher) -> None:
         super().__init__(texts, tokenizer, cfg)
+        if cfg.model.context < 3:
+            raise ConfigError(
+                "A piece of text to be taught has a start, an end and a token between: --context 3, or more."
+            )
         self.teacher = teacher
-        self.told: dict[int | None, list[Batch]] = {}
+        self.told: dict[int, list[Batch]] = {}  # by about how many tokens are measured
 
     def measured(self, most: int | None = None) -> Iterable[Batch]:
         """The teacher, who is slow, is asked once."""
-        if most not in self.told:
-            self.told[most] = list(super().measured(most))
-        return self.told[most]
+        tokens = len(self.rows.ids) if most is None else min(most, len(self.rows.ids))
+        if tokens not in self.told:
+            self.told[tokens] = list(super().measured(tokens))
+        return self.told[tokens]
 
     def _collate(self, rows: Sequence[Ids], rng: Rng) -> Batch:
         special = (self.tokenizer.start, self.tokenizer.end)
@@ -84,6 +91,6 @@ class TaughtText(LanguageText):
 
     def _piece_length(self, rng: Rng) -> int:
         """Of all pieces of a batch, so that little is padded: the shortest, or twice that, and so on to the context."""
-        longest = self.size - 2  # beside a start and an end
-        doublings = max(0, int(np.log2(longest / SHORTEST)))
+        longest = self.cfg.model.context - 2  # beside a start and an end
+        doublings = max(0, math.ceil(math.log2(longest / SHORTEST)))
         return min(longest, SHORTEST * 2 ** int(rng.integers(doublings + 1)))

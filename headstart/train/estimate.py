@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import sys
@@ -20,13 +21,15 @@ from headstart.train.checkpoint import KEPT, Progress, checkpoint_bytes, weight_
 from headstart.train.finetune import Finetuning
 from headstart.train.loop import Task, apply_gradients, gradients, prepare_device
 from headstart.train.optim import build_optimizer
-from headstart.train.pretrain import Pretraining, sample
+from headstart.train.pretrain import LOOKED_BACK_AT, Pretraining, sample
 from headstart.train.translate import Translating
 
 Job = Pretraining | Finetuning | Translating
 TIMED = 1.0  # seconds of updates, but LEAST of them at least: one of a large model takes longer
 LEAST, MOST = 3, 50
-LOOKED_AT = 100  # batches among which the longest is looked for: it decides the memory
+LOOKED_AT = 100  # batches at most, among which the longest is looked for: it decides the memory
+PROBED = 100  # updates of the run that is estimated to know how many fit into minutes
+SPARE = 0.04  # of the updates' time goes into the evaluations of a long run, which look at more text
 SPREAD = 0.618034  # multiples of the golden ratio fall evenly, however many are taken
 PREDICTED = 150  # bytes beside the text of a test row in predictions.jsonl
 LOGGED = 330  # bytes of a measurement, in log.jsonl and for TensorBoard
@@ -41,9 +44,12 @@ def estimate(cfg: PretrainConfig | FinetuneConfig | TranslateConfig) -> dict[str
     train, model = job.cfg.train, job.model
     first, update_seconds, tokens, timed = _timed_updates(model, job.task, job.batches, train)
     evaluations = len({*range(0, train.steps, train.eval_every), train.steps})
-    evaluating = _timed_evaluation(model, job.task, job.measured, train.device) if job.measured else 0.0
+    gathering, evaluating = (
+        _timed_evaluation(model, job.task, job.measured, train.device) if job.measured else (0.0, 0.0)
+    )
+    closing = _closing(job, gathering + evaluating) if isinstance(job, Pretraining) else {}
     evaluating += _timed_samples(job) if isinstance(job, Pretraining) else 0.0
-    training = first + (train.steps - 1) * update_seconds + evaluations * evaluating
+    training = first + (train.steps - 1) * update_seconds + gathering + evaluations * evaluating
     return {
         "job": job.cfg.job,
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -59,6 +65,8 @@ def estimate(cfg: PretrainConfig | FinetuneConfig | TranslateConfig) -> dict[str
         "preparing_seconds": round(preparing, 3),
         "update_seconds": round(update_seconds, 6),
         "evaluation_seconds": round(evaluating, 6),
+        "gathering_seconds": round(gathering, 3),  # of what is evaluated on, once
+        **closing,
         "timed_updates": timed,
         "threads": threads,
         **_memory(model),
@@ -68,13 +76,25 @@ def estimate(cfg: PretrainConfig | FinetuneConfig | TranslateConfig) -> dict[str
 
 def within_minutes(cfg: PretrainConfig, minutes: float) -> PretrainConfig:
     """`cfg` with as many updates as fit into `minutes` on this machine, finding this out included."""
+    if not math.isfinite(minutes):
+        raise ConfigError(f"--minutes {minutes:g} is no number of minutes.")
     began = time.perf_counter()
-    cost = estimate(cfg)
-    spent = time.perf_counter() - began + cost["preparing_seconds"]  # the run itself prepares once more
-    left = 60 * minutes - spent - cost["evaluations"] * cost["evaluation_seconds"]
-    steps = max(0, int(left / cost["update_seconds"]))
+    # Of few updates, so that the evaluations are as short as those of a short run; long runs have SPARE for theirs.
+    cost = estimate(_with_steps(cfg, PROBED))
+    spent = time.perf_counter() - began + cost["closing_seconds"]
+    spent += cost["preparing_seconds"] + cost["gathering_seconds"]  # the run itself does both once more
+    update_seconds = (1 + SPARE) * cost["update_seconds"]
+    if cfg.train.eval_every:
+        update_seconds += cost["evaluation_seconds"] / cfg.train.eval_every
+    else:
+        spent += cost["evaluations"] * cost["evaluation_seconds"]
+    steps = max(0, int((60 * minutes - spent) / update_seconds))
     if not steps and cfg.start != "cooccurrence":
         raise ConfigError(f"--minutes {minutes:g}: preparing alone takes {spent:.0f} s. Give more.")
+    return _with_steps(cfg, steps)
+
+
+def _with_steps(cfg: PretrainConfig, steps: int) -> PretrainConfig:
     return cfg.model_copy(update={"train": cfg.train.model_copy(update={"steps": steps})})
 
 
@@ -98,7 +118,12 @@ def _timed_updates(
     optimizer, free, now = build_optimizer(model, cfg), [p for p in model.parameters() if p.requires_grad], Progress()
     most = max(1, min(cfg.steps, batches.per_epoch // cfg.accumulate))
     spread = [int(i * SPREAD % 1 * most) for i in range(LOOKED_AT)]
-    longest = max(spread[:most], key=lambda step: batches(step * cfg.accumulate).tokens)
+    longest, most_tokens = 0, 0
+    for step in spread[:most]:
+        tokens = batches(step * cfg.accumulate).tokens
+        longest, most_tokens = (step, tokens) if tokens > most_tokens else (longest, most_tokens)
+        if time.perf_counter() - began > TIMED:  # a teacher is asked of every batch, and takes a second for each
+            break
 
     def timed(step: int) -> float:
         now.step, start = step, time.perf_counter()
@@ -114,18 +139,32 @@ def _timed_updates(
     return first, sum(seconds) / len(seconds), now.tokens / len(seconds), len(seconds)
 
 
-def _timed_evaluation(model: nn.Module, task: Task[Any, Any], valid: Callable[[], Iterable[Any]], device: str) -> float:
-    """Seconds of one evaluation, from a few of its batches: short, middling and long ones."""
+def _timed_evaluation(
+    model: nn.Module, task: Task[Any, Any], valid: Callable[[], Iterable[Any]], device: str
+) -> tuple[float, float]:
+    """Seconds until its batches are there for the first time, and of one evaluation.
+
+    The latter from a few of its batches: short, middling and long ones.
+    """
+    began = time.perf_counter()
     count = sum(1 for _ in valid())
+    gathering = time.perf_counter() - began
     some = [batch for i, batch in enumerate(valid()) if i % max(1, count // LEAST) == 0]
     began = time.perf_counter()
     task.evaluate(model.eval(), (batch.to(device) for batch in some))
-    return (time.perf_counter() - began) * count / len(some)
+    return gathering, (time.perf_counter() - began) * count / len(some)
+
+
+def _closing(job: Pretraining, glance_seconds: float) -> dict[str, float]:
+    """Seconds of what is measured at the end: the whole of the validation text, and the beginning of the other."""
+    valid, train = len(job.valid.rows.ids), len(job.text.rows.ids)
+    measured = (valid + min(LOOKED_BACK_AT, train)) / max(1, min(valid, job.glance))
+    return {"closing_seconds": round(measured * glance_seconds, 3)}
 
 
 def _timed_samples(job: Pretraining) -> float:
     began = time.perf_counter()
-    for prompt in job.cfg.samples if job.cfg.objective == "causal" else ():
+    for prompt in job.prompts:
         sample(job.model, job.tokenizer, prompt, job.cfg)
     return time.perf_counter() - began
 

@@ -15,39 +15,41 @@ from headstart.train.pretrain import COUNTED_FROM
 
 MINUTES = 10.0  # if none are named
 CHARACTERS = 4.5  # of a token, about
+LITTLE = "no gain has been seen from so little, so more text, or a base such as minilm, is the better way"
 CONTEXTS = (128, 256, 512)  # tokens
 READ_WHOLE = 0.9  # of the texts are read to their end, unless they are longer than the longest context
 
 
 @dataclass(frozen=True)
-class Recipe:
-    settings: dict[str, Any]  # by their dotted names
+class Choice:
+    value: Any
     why: str
 
 
+Recipe = dict[str, Choice]  # by the dotted names of the settings
+
+
 def recipe_for(cfg: PretrainConfig) -> Recipe:
-    """The choice for the text, and for the teacher, of `cfg`."""
+    """The choice for the text of `cfg`; its objective is masked, or what a teacher or a preset ask for."""
     texts = read_corpus(cfg.data.paths, cfg.data.unit, cfg.data.text_column, Reading(cfg.data))
-    return recipe([len(text) for text in texts], cfg.teacher)
+    learns = f"distilling {Path(cfg.teacher).name}" if cfg.teacher else cfg.objective
+    return {"objective": Choice(cfg.objective, learns), **recipe([len(text) for text in texts])}
 
 
-def recipe(lengths: list[int], teacher: str | None) -> Recipe:
+def recipe(lengths: list[int]) -> Recipe:
     """The choice for texts of so many characters each."""
     enough = sum(lengths) / CHARACTERS >= COUNTED_FROM
     long = float(np.quantile(lengths, READ_WHOLE)) / CHARACTERS
     whole = enough and long <= CONTEXTS[-1]
     context = next(size for size in CONTEXTS if long <= size) if whole else CONTEXTS[0]
-    settings = {
-        "objective": "distill" if teacher else "masked",
-        "start": "cooccurrence" if enough else "random",
-        "model.size": "micro",
-        "model.context": context,
+    return {
+        "start": (
+            Choice("cooccurrence", "token vectors counted first, which pays most of all")
+            if enough
+            else Choice("random", f"from random, as the text has fewer than {COUNTED_FROM:,} tokens; {LITTLE}")
+        ),
+        "model.size": Choice("micro", "size micro"),
+        "model.context": Choice(
+            context, f"a context of {context}{', so that most texts are read whole' if whole else ''}"
+        ),
     }
-    learns = f"distilling {Path(teacher).name}" if teacher else "masked"
-    begins = (
-        "token vectors counted first, which pays most of all"
-        if enough
-        else f"from random, since the text has fewer than {COUNTED_FROM:,} tokens: nothing has been seen to pay there"
-    )
-    read = ", so that most texts are read whole" if whole else ""
-    return Recipe(settings, f"Chosen: {learns}, {begins}; size micro; a context of {context}{read}.")

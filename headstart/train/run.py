@@ -61,14 +61,14 @@ class Run:
         `threads` are those that torch will really use: to the last bit, a run repeats only with as many.
         """
         run = cls(Path(path))
-        run.must_be_resumable() if resume else run._must_be_free()
+        run.must_be_resumable() if resume else run.must_be_free()
         made_folder = not os.path.exists(run.path)
         run._lock = lock_folder(run.path)
         try:
             if resume:
                 run._must_agree(config, threads)
             else:
-                run._must_be_free()  # still, now that nobody else can write here
+                run.must_be_free()  # still, now that nobody else can write here
                 run._fresh, run._made_folder = True, made_folder
                 run.write_json("env.json", {"format": FORMAT, **environment(), **_asked(config, threads)})
             run._sweep()
@@ -283,7 +283,7 @@ class Run:
             with suppress(OSError):
                 shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
 
-    def _must_be_free(self) -> None:
+    def must_be_free(self) -> None:
         if not os.path.exists(self.path) or (self.path.is_dir() and not holds_something(self.path)):
             return
         if self._lock is None and (self.path / ".lock").exists():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ from typer.testing import CliRunner
 
 from headstart.cli import app
 from headstart.config import PretrainConfig
+from headstart.errors import ConfigError
 from headstart.schema import parse
 from headstart.study.plan import StudyConfig
 from headstart.tasks.distill import SHORTEST, TaughtText, Teacher
 from headstart.train.checkpoint import fingerprint, weights
+from headstart.train.estimate import estimate
 from headstart.train.pretrain import prepare, pretrain
 from headstart.train.pretrained import open_base
 from headstart.train.run import Run
@@ -62,7 +65,7 @@ def distilling(corpus: Path, teacher: Path, **more: Any) -> PretrainConfig:
 
 def test_the_student_comes_to_say_what_the_teacher_says(corpus: Path, teacher: Path, tmp_path: Path) -> None:
     before = base_of(teacher)
-    result = pretrain(distilling(corpus, teacher), tmp_path / "run")
+    result = pretrain(distilling(corpus, teacher, train={"steps": 100}), tmp_path / "run")
     first = next(r for r in Run.open(tmp_path / "run").read_lines("log.jsonl") if r["split"] == "valid")
     assert first["similarity"] < 0.5 < 0.9 < result["valid"]["similarity"]
     assert base_of(teacher) == before
@@ -80,8 +83,37 @@ def test_the_teacher_is_asked_once_of_what_is_measured_again_and_again(
         return vectors(self, texts)
 
     monkeypatch.setattr(Teacher, "vectors", heard)
-    first, again = list(job.valid.measured()), list(job.valid.measured())
+    first, again = list(job.valid.measured()), list(job.valid.measured(10**9))
     assert len(asked) == len(first) == len(again)
+
+
+def test_a_teacher_is_asked_of_few_batches_to_know_what_fits(
+    corpus: Path, teacher: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, vectors = [], Teacher.vectors
+
+    def heard(self: Teacher, texts: Sequence[str]) -> torch.Tensor:
+        asked.append(len(texts))
+        time.sleep(0.02)
+        return vectors(self, texts)
+
+    monkeypatch.setattr(Teacher, "vectors", heard)
+    monkeypatch.setattr("headstart.train.estimate.TIMED", 0.1)
+    cost = estimate(distilling(corpus, teacher))
+    assert cost["gathering_seconds"] > 0.02
+    assert len(asked) < 20
+
+
+def test_a_causal_student_and_a_short_context_are_taught_too(corpus: Path, teacher: Path, tmp_path: Path) -> None:
+    shape = {"preset": "gpt", "size": "nano", "layers": 1, "width": 32, "heads": 2}
+
+    def taught(context: int) -> dict[str, Any]:
+        more = {"model": {**shape, "context": context}, "train": {"steps": 1}}
+        return pretrain(distilling(corpus, teacher, **more), tmp_path / str(context))
+
+    assert taught(3)["steps"] == 1
+    with pytest.raises(ConfigError, match="--context 3, or more"):
+        taught(2)
 
 
 def test_pieces_of_a_batch_are_texts_of_one_length_between_a_start_and_an_end(corpus: Path, teacher: Path) -> None:
@@ -96,7 +128,7 @@ def test_pieces_of_a_batch_are_texts_of_one_length_between_a_start_and_an_end(co
         assert batch.target.shape == (len(batch.ids), 32)
         torch.testing.assert_close(batch.target.norm(dim=1), torch.ones(len(batch.ids)))
         lengths.add(batch.ids.size(1) - 2)
-    assert lengths == {SHORTEST, 2 * SHORTEST}  # the next would not fit beside a start and an end
+    assert lengths == {SHORTEST, 2 * SHORTEST, 64 - 2}  # the whole context, with a start and an end
 
 
 def test_the_target_is_the_teachers_mean_over_the_text(corpus: Path, teacher: Path) -> None:

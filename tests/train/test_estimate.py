@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -125,8 +126,21 @@ def test_no_minutes_are_enough_for_counting_alone(language: PretrainConfig) -> N
         within_minutes(language, 0)
 
 
-def test_minutes_and_steps_exclude_each_other(sentences: Path, tmp_path: Path) -> None:
-    words = ["pretrain", str(sentences), "--steps", "5", "--minutes", "1", "--out", str(tmp_path / "run")]
+@pytest.mark.parametrize("steps", [["--steps", "5"], ["--set", "train.steps=5"]])
+def test_minutes_and_steps_exclude_each_other(steps: list[str], sentences: Path, tmp_path: Path) -> None:
+    words = ["pretrain", str(sentences), *steps, "--minutes", "1", "--out", str(tmp_path / "run")]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 2
     assert "Give one of them" in done.stderr
+
+
+def test_minutes_without_end_are_refused(language: PretrainConfig) -> None:
+    with pytest.raises(ConfigError, match="no number of minutes"):
+        within_minutes(language, math.inf)
+
+
+def test_a_model_that_cannot_write_is_timed_without_its_samples(language: PretrainConfig) -> None:
+    shape = language.model.model_copy(update={"causal": False})
+    cost = estimate(language.model_copy(update={"model": shape, "samples": ("a",)}))
+    assert cost["update_seconds"] > 0
+    assert cost["closing_seconds"] > 0

@@ -13,28 +13,51 @@ from headstart.train.recipe import recipe
 
 
 def test_much_text_is_counted_and_then_masked() -> None:
-    chosen = recipe([900] * 2000, None)
-    assert chosen.settings == {
-        "objective": "masked", "start": "cooccurrence", "model.size": "micro", "model.context": 256,
+    chosen = recipe([900] * 2000)
+    assert {key: choice.value for key, choice in chosen.items()} == {
+        "start": "cooccurrence", "model.size": "micro", "model.context": 256,
     }  # fmt: skip
-    assert "most texts are read whole" in chosen.why
+    assert "most texts are read whole" in chosen["model.context"].why
 
 
 def test_little_text_begins_random_and_is_told_so() -> None:
-    chosen = recipe([900] * 20, None)
-    assert chosen.settings["start"] == "random"
-    assert "nothing has been seen to pay there" in chosen.why
+    chosen = recipe([900] * 20)
+    assert chosen["start"].value == "random"
+    assert "no gain has been seen from so little" in chosen["start"].why
 
 
 @pytest.mark.parametrize(("characters", "context"), [(100, 128), (570, 128), (580, 256), (2000, 512), (90_000, 128)])
 def test_the_context_is_as_long_as_nine_texts_in_ten_unless_these_are_books(characters: int, context: int) -> None:
-    assert recipe([10] * 80 + [characters] * 12 + [10**6] * 8, None).settings["model.context"] == context
+    assert recipe([10] * 80 + [characters] * 12 + [10**6] * 8)["model.context"].value == context
 
 
-def test_a_teacher_is_learned_from() -> None:
-    chosen = recipe([900] * 2000, "some/folder/minilm")
-    assert chosen.settings["objective"] == "distill"
-    assert "distilling minilm" in chosen.why
+@pytest.mark.parametrize(
+    ("more", "objective", "told"),
+    [
+        ({}, "masked", "masked"),
+        ({"--preset": "gpt"}, "causal", "causal"),
+        ({"--teacher": "minilm"}, "distill", "distilling minilm"),
+    ],
+)
+def test_a_teacher_or_a_preset_settles_the_objective(
+    more: dict[str, str], objective: str, told: str, sentences: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[PretrainConfig] = []
+    monkeypatch.setattr("headstart.cli.learn.show_estimate", lambda config, *others: found.append(config))
+    words = ["pretrain", str(sentences), "--objective", "auto", "--steps", "2", "--dry-run", "--unit", "line"]
+    done = CliRunner().invoke(app, [*words, *(word for flag in more.items() for word in flag)])
+    assert done.exit_code == 0, done.output
+    assert found[0].objective == objective
+    assert f"Chosen: {told}; from random" in done.stderr
+
+
+def test_a_folder_that_is_taken_is_told_before_anything_is_timed(sentences: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    words = ["pretrain", str(sentences), "--minutes", "1", "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    assert "already exists" in done.stderr
+    assert "Preparing" not in done.stderr
 
 
 def test_flags_win_over_what_is_chosen(sentences: Path, tmp_path: Path) -> None:
@@ -43,12 +66,30 @@ def test_flags_win_over_what_is_chosen(sentences: Path, tmp_path: Path) -> None:
              "--out", str(run)]  # fmt: skip
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
-    assert "Chosen: masked, from random" in done.stderr
+    assert "Chosen: masked; from random" in done.stderr
+    assert "size micro" not in done.stderr
     config = load_run_config(run / "config.toml")
     assert isinstance(config, PretrainConfig)
     assert (config.objective, config.start, config.model.layers, config.train.steps) == ("masked", "random", 3, 2)
     again = CliRunner().invoke(app, [*words, "--resume"])
     assert again.exit_code == 0, again.output
+    quiet = CliRunner().invoke(app, [*words[:-1], str(tmp_path / "other"), "--preset", "bert", "--quiet"])
+    assert quiet.exit_code == 0, quiet.output
+    assert "Chosen" not in quiet.stderr
+
+
+def test_the_settings_of_a_file_win_over_what_is_chosen(sentences: Path, tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(
+        'objective = "causal"\n[model]\nsize = "nano"\ncontext = 40\n[train]\nsteps = 2\n', "utf-8"
+    )
+    words = ["pretrain", str(sentences), "--objective", "auto", "--config", str(tmp_path / "own.toml"),
+             "--out", str(tmp_path / "run")]  # fmt: skip
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    config = load_run_config(tmp_path / "run" / "config.toml")
+    assert isinstance(config, PretrainConfig)
+    assert config.objective == "masked"  # that is what auto was asked for
+    assert (config.model.layers, config.model.context, config.train.steps) == (3, 40, 2)
 
 
 def test_auto_has_ten_minutes_unless_others_are_named(
