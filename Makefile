@@ -17,7 +17,7 @@ setup: .venv/.ready  ## create .venv and install the package and its tools
 demo: setup  ## pretrain, fine-tune and compare on public film reviews (about four minutes)
 	$(BIN)/headstart demo
 
-test: setup  ## the fast tests (about four minutes)
+test: setup  ## the fast tests (about seven minutes)
 	$(BIN)/python -m pytest -n auto
 
 test-all: setup  ## every test, slow ones and downloads too
