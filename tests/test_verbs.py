@@ -59,7 +59,7 @@ def test_no_verb_at_all_shows_the_help(words: list[str]) -> None:
 
 
 def test_the_list_of_verbs_has_whole_sentences() -> None:
-    for words in ([], ["data"], ["translate"]):
+    for words in ([], ["data"], ["translate"], ["lab"]):
         shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80"}).stdout
         assert "\nCommands:\n" in shown
         assert "..." not in shown.split("\nCommands:\n")[1]

@@ -21,7 +21,10 @@ class Labs(Verbs):
         return super().resolve_command(ctx, ["run", *args] if named else args)
 
 
-lab = typer.Typer(cls=Labs, help="Whole experiments, one command each.", rich_markup_mode=None)
+HELP = """Whole experiments, one command each.
+
+headstart lab NAME [--quick] [--data DIR] [--sheet] runs one; `lab list` has the names, `lab run --help` the flags."""
+lab = typer.Typer(cls=Labs, help=HELP, rich_markup_mode=None)
 app.add_typer(lab, name="lab")
 
 
@@ -35,16 +38,25 @@ def list_labs(as_json: Json = False, debug: Debug = False) -> None:
     if as_json:
         show_json(
             [
-                {"name": name, **known.model_dump(mode="json", include={"title", "question", "rows", "data"})}
+                {
+                    "name": name,
+                    **known.model_dump(mode="json", include={"title", "question", "minutes", "rows", "data"}),
+                }
                 for name, known in found.items()
             ]
         )
         return
     rows = [
-        [name, ", ".join(dict.fromkeys(f.split("/")[0] for n in known.data for f in n.files)), known.title]
+        [
+            name,
+            "" if known.minutes is None else f"{known.minutes} min",
+            ", ".join(dict.fromkeys(f.split("/")[0] for n in known.data for f in n.files)),
+            known.title,
+        ]
         for name, known in found.items()
     ]
-    show_table(["name", "from --data DIR", "what"], rows)
+    show_table(["name", "on 2 cores", "from --data DIR", "what"], rows, right=(1,))
+    show("\nheadstart lab NAME --quick needs no files of yours and takes one to three minutes.")
 
 
 @lab.command("run")
@@ -55,7 +67,7 @@ def run(
     out: Annotated[
         Path | None, Option(help="The lab's folder; an interrupted lab goes on there. [default: runs/labs/NAME]")
     ] = None,
-    quick: Annotated[bool, Option("--quick", help="About three minutes, from packs: to see how it goes.")] = False,
+    quick: Annotated[bool, Option("--quick", help="One to three minutes, from packs: to see how it goes.")] = False,
     sheet: Annotated[
         bool, Option("--sheet", help="Leave the answers blank: sheet.html instead of report.html.")
     ] = False,
@@ -69,10 +81,10 @@ def run(
     from headstart.study.lab_results import gather_lab, shown, spread
     from headstart.study.lab_run import run_steps
 
-    known_as, wanted = open_lab(name)
-    folder = (out or Path("runs/labs") / f"{known_as}{'-quick' if quick else ''}").absolute()
-    run_steps(known_as, wanted, folder, data.absolute() if data else None, quick, Bar(quiet))
-    results = gather_lab(known_as, wanted, folder)
+    stem, wanted = open_lab(name)
+    folder = (out or Path("runs/labs") / f"{stem}{'-quick' if quick else ''}").absolute()
+    run_steps(name, wanted, folder, data.absolute() if data else None, quick, Bar(quiet))
+    results = gather_lab(name, wanted, folder)
     page = write_page(results, folder, sheet)
     if as_json:
         show_json({**results, "page": str(page)})
@@ -99,7 +111,7 @@ def table(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Put the figures of the labs in DIR... into one page of Markdown."""
+    """Put the figures of several labs into one page of Markdown."""
     from headstart.study.lab_results import markdown, read_lab
 
     labs = [read_lab(folder) for folder in folders]

@@ -1,7 +1,7 @@
 """A lab: an experiment as one file of commands, with the figures that a reference reports beside what is measured. No torch.
 
     labs/<name>.toml
-      title, question, verdict     verdict: where a sentence of the results stands
+      title, question, minutes, verdict     verdict: where a sentence of the results stands
       [rows]                       what the reference reports, part by part
       [[data]]                     what is needed: files below --data DIR, or packs; where from, under which licence
       [[step]]                     one headstart command each, and what --quick changes of it
@@ -14,9 +14,11 @@ In commands, {data} is the folder given with --data and {out} the folder of the 
 
 from __future__ import annotations
 
+import re
 import shlex
 from importlib.resources import files
 from pathlib import Path
+from string import Formatter
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -57,6 +59,15 @@ class Step(Frozen):
         return words[1:]
 
     @model_validator(mode="after")
+    def commands_are_words(self) -> Self:
+        for command in (self.command, self.quick or ""):
+            try:
+                shlex.split(command)
+            except ValueError as error:
+                raise ValueError(f"'{command}' cannot be cut into words: {error}") from error
+        return self
+
+    @model_validator(mode="after")
     def quick_can_be_applied(self) -> Self:
         changed = shlex.split(self.quick or "")
         if changed[:1] != ["headstart"] and (len(changed) % 2 or any(not f.startswith("--") for f in changed[::2])):
@@ -81,7 +92,7 @@ class Table(Frozen):
 
 
 class Picture(Frozen):
-    file: str  # .png or .svg, below the folder of the lab
+    file: str = Field(pattern=r"\.(png|svg)$")  # below the folder of the lab
     caption: str
 
 
@@ -90,10 +101,18 @@ class Answer(Frozen):
     text: str  # with {name} for what was measured
     values: dict[str, Place] = Field(min_length=1)  # an answer rests on something that was measured
 
+    @model_validator(mode="after")
+    def names_have_values(self) -> Self:
+        named = {re.split(r"[.\[]", name)[0] for _, name, _, _ in Formatter().parse(self.text) if name is not None}
+        if unknown := sorted(named - set(self.values)):
+            raise ValueError(f"the answer names {{{unknown[0]}}}, which is not among its values")
+        return self
+
 
 class Lab(Frozen):
     title: str
     question: str
+    minutes: int | None = None  # what the whole of it took on two cores
     verdict: tuple[Place, ...] = ()
     rows: dict[str, str]
     data: tuple[Needed, ...] = ()
@@ -149,6 +168,8 @@ class Lab(Frozen):
                 for needed, lost in missing.items()
             ]
             raise DataError(f"What this lab needs {where}: {' '.join(told)}{way_out}", "DATA_LAB")
+        if data is None and any("{data}" in word for step in self.steps(quick) for word in step.words(quick)):
+            raise DataError("This lab reads files below --data DIR, which is not given.", "DATA_LAB")
 
 
 def lab_files() -> dict[str, Path]:

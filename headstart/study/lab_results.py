@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
@@ -74,6 +75,8 @@ def pick(found: Any, path: str) -> Any:
     for match in _STEP.finditer(path):
         name, inside = match.groups()
         if inside == "*":
+            if not isinstance(found, (dict, list)):
+                raise NotFound("[*] is of a list or a table, and this is neither")
             return [pick(each, path[match.end() :]) for each in (found.values() if isinstance(found, dict) else found)]
         found = _one(found, name, inside, match.group())
     return found
@@ -95,7 +98,7 @@ def _one(found: Any, name: str | None, inside: str | None, shown: str) -> Any:
         return EXTREMES[inside](value for value in found if value is not None)
     wanted = dict(pair.split("=", 1) for pair in inside.split(",")) if "=" in inside else {}
     for entry in found if isinstance(found, list) and wanted else ():
-        if all(str(entry.get(key)) == value for key, value in wanted.items()):
+        if isinstance(entry, Mapping) and all(str(entry.get(key)) == value for key, value in wanted.items()):
             return entry
     raise NotFound(f"{shown} is not there")
 
@@ -109,36 +112,55 @@ def _figure(figure: Figure, find: Find, quick: bool) -> dict[str, Any]:
             told |= {"sd": stdev(ours) if len(ours) > 1 else None, "seeds": len(ours)}
             ours = mean(ours)
         told["ours"] = ", ".join(map(str, ours)) if isinstance(ours, list) else ours
-        told["interval"] = find(figure.interval) if figure.interval else None
-        told["seeds"] = find(figure.seeds) if figure.seeds else told["seeds"]
     except NotFound as missing:
         told["missing"] = f"{figure.value}: {missing}"
-    # A few updates on other data are neither better nor worse; a count is what it is.
-    told["comparison"] = comparison(
-        told["ours"], figure.reference, "" if quick and figure.better != "equal" else figure.better
-    )
+    told |= _found(find, {"interval": figure.interval, "seeds": figure.seeds})
+    if not (isinstance(told["interval"], list) and len(told["interval"]) == 2):
+        told["interval"] = None
+    told["comparison"] = _comparison(told, "equal" if figure.better == "equal" else "" if quick else figure.better)
     return told
 
 
-def comparison(ours: Any, reference: Any, better: str) -> str:
-    """How a figure stands to that of the reference: better, worse, equal, or nothing that can be said.
+def _found(find: Find, places: Mapping[str, Place]) -> dict[str, Any]:
+    """What stands at those of the places that are there."""
+    found: dict[str, Any] = {}
+    for name, place in places.items():
+        try:
+            found |= {name: find(place)} if place else {}
+        except NotFound:
+            continue
+    return found
 
-    >>> comparison(0.8, 0.7, "higher"), comparison(0.8, 0.7, "lower"), comparison(402, 402, "equal")
+
+def _comparison(figure: Mapping[str, Any], better: str) -> str:
+    """How a figure stands to that of the reference: better, worse, equal, alike, or nothing that can be said.
+
+    A few updates on other data are neither better nor worse; a count is what it is.
+
+    >>> ours = {"reference": 0.8, "ours": 0.81, "interval": None, "sd": None}
+    >>> _comparison(ours, "higher"), _comparison(ours, "lower"), _comparison({**ours, "ours": 0.8}, "equal")
     ('better', 'worse', 'equal')
-    >>> comparison("a text", "another", "equal"), comparison(0.8, "", "higher")
+    >>> _comparison({**ours, "sd": 0.02}, "higher"), _comparison({**ours, "interval": [0.79, 0.82]}, "higher")
+    ('alike', 'alike')
+    >>> _comparison({**ours, "ours": "a text"}, "equal"), _comparison(ours, "")
     ('', '')
     """
+    ours, reference = figure["ours"], figure["reference"]
     if not better or not all(isinstance(each, (int, float)) for each in (ours, reference)):
         return ""
-    if ours == reference:
-        return "equal"
-    return "better" if better != "equal" and (ours > reference) == (better == "higher") else "worse"
+    if ours == reference or better == "equal":
+        return "equal" if ours == reference else "worse"
+    around = 2 * (figure["sd"] or 0.0)
+    low, high = figure["interval"] or (ours - around, ours + around)
+    if low <= reference <= high:
+        return "alike"
+    return "better" if (ours > reference) == (better == "higher") else "worse"
 
 
 def _score(figures: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """How many figures can be compared with the reference, and how many are as good or better."""
-    told = [figure["comparison"] for figure in figures if figure["comparison"]]
-    return {"compared": len(told), "reached": sum(word != "worse" for word in told)}
+    """How many figures can be compared with the reference, and how they stand to it."""
+    told = Counter(figure["comparison"] for figure in figures if figure["comparison"])
+    return {"compared": told.total(), **{word: told[word] for word in ("better", "equal", "alike", "worse")}}
 
 
 def _table(table: Table, find: Find) -> dict[str, Any]:
@@ -146,6 +168,8 @@ def _table(table: Table, find: Find) -> dict[str, Any]:
     for name, place in table.columns.items():
         try:
             found = find(place)
+            if not isinstance(found, list):
+                raise NotFound("this is no list")
             columns[name] = means(found) if found and isinstance(found[0], list) else found
         except NotFound as error:
             missing.append(f"{place}: {error}")
@@ -200,6 +224,8 @@ def _step(lab: Lab, out: Path, facts: Mapping[str, Any], name: str, shows: str) 
 def read_lab(folder: Path) -> dict[str, Any]:
     """results.json of a lab that was run."""
     file = folder / "results.json"
+    if not folder.is_dir():
+        raise ModelError(f"{folder}: no such folder.", "LAB_UNFINISHED")
     if not file.exists():
         raise ModelError(f"{folder}: no finished lab is here (it has no results.json).", "LAB_UNFINISHED")
     results = json.loads(file.read_text("utf-8"))
@@ -242,7 +268,8 @@ def spread(figure: Mapping[str, Any]) -> str:
 def markdown(labs: Sequence[Mapping[str, Any]]) -> str:
     """The figures of several labs as a page of Markdown."""
     parts = [
-        "# Results\n\nMade by `make labs`, never by hand: the figures of the reference reports beside ours, lab by lab."
+        "# Results\n\nMade by `make labs`, never by hand: the figures of the reference reports beside ours, lab by lab. "
+        "Alike: the reference lies in our interval, or within two deviations."
     ]
     for lab in labs:
         environment = lab["environment"]

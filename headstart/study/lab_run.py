@@ -23,15 +23,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from headstart.errors import ConfigError, StepFailed
+from headstart.errors import ConfigError, StepFailed, UserError
 from headstart.study.lab import Lab
 from headstart.train.disk import make_folder, write_file
 from headstart.train.environment import environment
 from headstart.train.lock import lock_folder
-from headstart.train.run import Run
+from headstart.train.run import Run, holds_something
 from headstart.train.watch import Watch
 
-STOPS = (signal.SIGINT, signal.SIGTERM)
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_steps(name: str, lab: Lab, out: Path, data: Path | None, quick: bool, watch: Watch) -> None:
@@ -40,6 +40,7 @@ def run_steps(name: str, lab: Lab, out: Path, data: Path | None, quick: bool, wa
     commands = lab.commands(str(out), str(data or ""), quick)
     make_folder(out)
     with lock_folder(out):
+        _refuse_another(out, name, quick)
         done = {step: record for step in commands if (record := read_step(out, step))}
         changed = [step for step, record in done.items() if not record["exit"] and record["words"] != commands[step]]
         if changed:
@@ -52,11 +53,28 @@ def run_steps(name: str, lab: Lab, out: Path, data: Path | None, quick: bool, wa
         steps = lab.steps(quick)
         left = [step for step in steps if done.get(step.name, {}).get("exit") != 0]
         first = len(steps) - len(left)
+        if first and left:
+            watch.note(f"{first} of {len(steps)} steps were done before.")
         with watch.bar(f"lab {name}", len(steps), first):
             for n, step in enumerate(left, start=first):
                 watch.note(f"step {n + 1} of {len(steps)}, {step.name}: {step.shows}")
                 watch.reach(n, step.name)
                 _execute(out, step.name, commands[step.name], done.get(step.name, {}).get("seconds", 0.0))
+
+
+def _refuse_another(out: Path, name: str, quick: bool) -> None:
+    """What is not of this lab stays as it is."""
+    file = out / "lab.json"
+    if not file.exists():
+        found = "already exists and is not a lab" if holds_something(out) else ""
+    else:
+        before = json.loads(file.read_text("utf-8"))
+        begun = "without" if quick else "with"
+        found = f"holds a lab that was begun {begun} --quick" if before["quick"] != quick else ""
+        if Path(before["lab"]).stem != Path(name).stem:
+            found = f"holds the lab {before['lab']}"
+    if found:
+        raise UserError(f"{out} {found}. Choose another --out.", "RUN_EXISTS")
 
 
 def read_step(out: Path, step: str) -> dict[str, Any] | None:
@@ -68,15 +86,19 @@ def read_step(out: Path, step: str) -> dict[str, Any] | None:
 def _execute(out: Path, step: str, words: list[str], seconds_before: float) -> None:
     folder = out / "steps" / step
     make_folder(folder)
+    log = folder / "log.txt"
+    before = log.stat().st_size if log.exists() else 0  # what an earlier try told
     began = time.monotonic()
-    exit_code, answer = _run([*words, *_going_on(words), "--json"], folder / "log.txt")
+    exit_code, answer = _run([*words, *_going_on(words), "--json"], log)
     if exit_code == 0:
         write_file(folder / "result.json", answer)
     record = {"words": words, "exit": exit_code, "seconds": round(seconds_before + time.monotonic() - began, 1)}
     write_file(folder / "step.json", json.dumps(record, ensure_ascii=False).encode())
     if exit_code:
-        code, message = _last_error(folder / "log.txt")
-        raise StepFailed(f"Step '{step}' failed: {message} Its log: {folder / 'log.txt'}.", code, exit_code)
+        code, message = _last_error(log.read_bytes()[before:].decode(errors="replace"))
+        if code == "STOPPED":
+            raise StepFailed(f"Stopped in the step '{step}'. The same command goes on there.", code, exit_code)
+        raise StepFailed(f"Step '{step}' failed: {message} Its log: {log}.", code, exit_code)
 
 
 def _run(words: list[str], log: Path) -> tuple[int, bytes]:
@@ -108,9 +130,9 @@ def _passing_signals_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _last_error(log: Path) -> tuple[str, str]:
+def _last_error(told: str) -> tuple[str, str]:
     """Code and sentence of the error that a command ended with."""
-    for line in reversed(log.read_text("utf-8", "replace").splitlines()):
+    for line in reversed(told.splitlines()):
         if line.startswith('{"error": '):
             error = json.loads(line)["error"]
             return error["code"], error["message"]

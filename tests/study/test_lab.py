@@ -22,12 +22,14 @@ from headstart.errors import ConfigError, DataError
 from headstart.schema import parse
 from headstart.study import ladder, towers
 from headstart.study.lab import Lab, lab_files, open_lab
+from headstart.study.lab_page import write_page
 from headstart.study.lab_results import NotFound, gather_lab, pick
 from headstart.study.ladder import LadderConfig
 from headstart.study.study import Study
 from headstart.study.towers import TowersConfig
 from headstart.text.pack_contents import PACKS
 from headstart.text.packs import pack_folder
+from headstart.train.environment import environment
 
 ROWS = {f"T{n}" for n in range(1, 8)} | {f"G{n}" for n in range(1, 9)} | {f"A{n}" for n in range(1, 12)}
 LAB = """
@@ -152,6 +154,7 @@ def test_a_sheet_has_the_questions_and_no_answers(ran: tuple[Path, Path, str]) -
     sheet = (out / "sheet.html").read_text()
     assert "How many?" in sheet
     assert "of them" not in sheet
+    assert "<h2>Verdict</h2>" not in sheet
     assert not (out / "report.html").exists()
     (out / "kept.html").rename(out / "report.html")
 
@@ -159,7 +162,7 @@ def test_a_sheet_has_the_questions_and_no_answers(ran: tuple[Path, Path, str]) -
 def test_a_table_of_labs_is_markdown(ran: tuple[Path, Path, str]) -> None:
     told = run("table", ran[1]).stdout
     assert "| T5 | rows | 4 | 3 |  | – | worse | rows |  |" in told
-    assert "`headstart lab counting --quick`" in told
+    assert f"`headstart lab {ran[0]} --quick`" in told, "as it is run again"
     assert re.search(r" on \w+ \w+, \d+ cores?, headstart ", told), "the machine, without the name of its kernel"
     assert "**Quick" in told
 
@@ -169,6 +172,38 @@ def test_other_commands_do_not_go_on_in_the_same_folder(ran: tuple[Path, Path, s
     done = run(tmp_path / "counting.toml", "--quick", "--out", ran[1], "--quiet")
     assert done.exit_code == 4
     assert "other commands (rows)" in done.stderr
+
+
+def test_what_is_not_this_lab_stays_as_it_is(ran: tuple[Path, Path, str], tmp_path: Path) -> None:
+    file, out, _ = ran
+    (tmp_path / "results.json").write_text("mine")
+    (tmp_path / "some").mkdir()
+    (tmp_path / "some" / "text.txt").write_text("a\nb\n")
+    (tmp_path / "another.toml").write_text(LAB)
+    for lab, folder, words, says in (
+        (file, tmp_path, ["--quick"], "is not a lab"),
+        (file, out, ["--data", tmp_path], "begun with --quick"),
+        (tmp_path / "another.toml", out, ["--quick"], f"holds the lab {file}"),
+    ):
+        done = run(lab, "--out", folder, "--quiet", *words)
+        assert done.exit_code == 2
+        assert says in done.stderr
+    assert (tmp_path / "results.json").read_text() == "mine"
+
+
+def test_an_earlier_error_is_not_told_again(tmp_path: Path, cache: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, file = tmp_path / "out", tmp_path / "counting.toml"
+    file.write_text(LAB.replace("data check {out}/rows.csv", "data check {out}/rowz.csv"))
+    assert "rowz.csv: no such file" in run(file, "--quick", "--out", out, "--quiet").stderr
+    monkeypatch.setattr("headstart.study.lab_run._run", lambda words, log: (137, b""))
+    assert "Step 'check' failed: it was killed." in run(file, "--quick", "--out", out, "--quiet").stderr
+
+
+def test_commands_that_read_below_data_need_it(tmp_path: Path) -> None:
+    (tmp_path / "counting.toml").write_text(re.sub(r"(?s)\[\[data\]\].*?(?=\[\[step)", "", LAB))
+    done = run(tmp_path / "counting.toml", "--out", tmp_path / "out", "--quiet")
+    assert done.exit_code == 3
+    assert "reads files below --data DIR, which is not given" in done.stderr
 
 
 def test_a_step_that_fails_ends_the_lab_with_its_own_sentence_and_code(tmp_path: Path, cache: None) -> None:
@@ -206,7 +241,10 @@ def test_a_quick_run_is_no_way_out_where_nothing_stands_in(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_an_interrupted_training_is_resumed_by_the_same_command(tmp_path: Path, sentences: Path) -> None:
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_training_is_resumed_by_the_same_command(
+    stop: signal.Signals, tmp_path: Path, sentences: Path
+) -> None:
     file, out = tmp_path / "long.toml", tmp_path / "out"
     command = (
         f"headstart pretrain {sentences} --unit line --tokenizer word --size nano --threads 1 --steps 100 "
@@ -219,10 +257,14 @@ def test_an_interrupted_training_is_resumed_by_the_same_command(tmp_path: Path, 
     log = out / "run" / "log.jsonl"
     while process.poll() is None and not (log.exists() and log.stat().st_size):
         time.sleep(0.02)
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(stop)
     told = process.communicate()[1]
-    assert process.returncode == 143, told
-    assert "Step 'train' failed: " in told
+    assert process.returncode == 128 + stop, told
+    assert (
+        "Step 'train' failed: it was killed." in told
+        if stop == signal.SIGHUP
+        else "Stopped in the step 'train'." in told
+    )
     assert not (out / "run" / "result.json").exists()
     assert CliRunner().invoke(app, ["lab", str(file), "--out", str(out), "--quiet"]).exit_code == 0
     assert json.loads((out / "run" / "result.json").read_text())["steps"] == 100
@@ -246,9 +288,12 @@ def test_a_path_picks_one_place_or_several(path: str, found: Any) -> None:
     assert pick(told, path) == found
 
 
-@pytest.mark.parametrize("path", ["nothing", "a.c", "list[5]", "list[x=30]", "a[0]", "list[?]", "none[max]", "a[max]"])
+@pytest.mark.parametrize(
+    "path",
+    ["nothing", "a.c", "list[5]", "list[x=30]", "none[x=30]", "a[0]", "list[?]", "none[max]", "a[max]", "a.b[*]"],
+)
 def test_a_path_that_leads_nowhere_is_told(path: str) -> None:
-    with pytest.raises(NotFound, match="is not there"):
+    with pytest.raises(NotFound, match=r"is not there|is neither"):
         pick({"a": {"b": 1}, "list": [{"x": 10}], "none": [None]}, path)
 
 
@@ -263,7 +308,8 @@ ONE_STEP = {
 def keep(out: Path, answer: dict[str, Any], quick: bool = False) -> None:
     """The folder of a lab whose one step is done."""
     (out / "steps" / "s").mkdir(parents=True)
-    (out / "lab.json").write_text(json.dumps({"quick": quick, "data_dir": ""}))
+    facts = {"quick": quick, "data_dir": "", "environment": environment()}
+    (out / "lab.json").write_text(json.dumps(facts))
     (out / "steps" / "s" / "step.json").write_text('{"words": [], "exit": 0, "seconds": 1.0}')
     (out / "steps" / "s" / "result.json").write_text(json.dumps(answer))
 
@@ -280,8 +326,9 @@ def test_the_mean_over_seeds_comes_with_its_deviation_and_is_compared_unless_qui
     figure = results["figures"][0]
     assert figure["ours"] == pytest.approx(0.7)
     assert figure["sd"] == pytest.approx(0.1414, abs=1e-4)
-    assert (figure["seeds"], figure["comparison"]) == (2, "" if quick else "worse")
+    assert (figure["seeds"], figure["comparison"]) == (2, "" if quick else "alike")
     assert [row[0] for row in results["tables"][0]["rows"]] == pytest.approx([0.2, 0.7])
+    assert quick or '<td class="">alike</td>' in write_page(results, tmp_path).read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -293,6 +340,21 @@ def test_a_verdict_says_which_step_it_is_of_where_there_are_others(
 ) -> None:
     keep(tmp_path, {"first": "It helps.", "second": "It does not."})
     assert gather_lab("x", parse(Lab, {**ONE_STEP, "verdict": places}), tmp_path)["verdict"] == told
+
+
+def test_a_missing_interval_or_list_does_not_cost_what_was_found(tmp_path: Path) -> None:
+    keep(tmp_path, {"loss": 0.5, "pair": 3})
+    figure = {"row": "T6", "what": "w", "reference": 0.6, "value": "s: loss", "better": "lower"}
+    settings: dict[str, Any] = {
+        **ONE_STEP,
+        "figure": [{**figure, "interval": "s: nothing", "seeds": "s: nothing"}, {**figure, "interval": "s: pair"}],
+        "table": [{"caption": "c", "columns": {"loss": "s: loss"}}],
+    }
+    results = gather_lab("x", parse(Lab, settings), tmp_path)
+    assert [(f["ours"], f["interval"], f["comparison"]) for f in results["figures"]] == 2 * [(0.5, None, "better")]
+    assert "missing" not in results["figures"][0]
+    assert results["tables"][0]["missing"] == ["s: loss: this is no list"]
+    assert results["score"] == {"compared": 2, "better": 2, "equal": 0, "alike": 0, "worse": 0}
 
 
 @pytest.mark.parametrize("found", [None, "a word"])
@@ -310,7 +372,10 @@ def test_an_answer_without_its_number_does_not_cost_the_page(found: Any, tmp_pat
         ({"figure": [{"row": "T5", "what": "w", "value": "z: x"}]}, "names no step"),
         ({"step": [{"name": "s", "shows": "x", "command": "ls"}]}, "command"),
         ({"step": 2 * [{"name": "s", "shows": "x", "command": "headstart runs"}]}, "the same name"),
+        ({"step": [{"name": "s", "shows": "x", "command": "headstart runs 'x"}]}, "No closing quotation"),
         ({"answer": [{"question": "q", "text": "t", "values": {}}]}, "values"),
+        ({"answer": [{"question": "q", "text": "{rowz:,}", "values": {"rows": "s: x"}}]}, "names \\{rowz\\}"),
+        ({"picture": [{"file": "map.jpg", "caption": "c"}]}, "file"),
     ],
 )
 def test_a_lab_that_contradicts_itself_is_refused(change: dict[str, Any], says: str) -> None:
