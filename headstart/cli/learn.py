@@ -137,7 +137,12 @@ def pretrain(
     if objective == "auto" and not resume:
         from headstart.train.recipe import MINUTES, recipe_for
 
-        chosen = {k: choice for k, choice in recipe_for(config).items() if k == "objective" or not has(named, k)}
+        settled_too = "tokenizer." if has(named, "tokenizer.kind") else ()  # one that is there has its own entries
+        chosen = {
+            k: choice
+            for k, choice in recipe_for(config).items()
+            if k == "objective" or not (has(named, k) or k.startswith(settled_too))
+        }
         given |= {key: choice.value for key, choice in chosen.items()}
         config = job_config(PretrainConfig, given, settings, file, out, resume, needs)
         minutes = MINUTES if minutes is None and not has(named, "train.steps") else minutes

@@ -1,8 +1,9 @@
-"""Word meanings from counting: which tokens stand near which, as one vector a token.
+"""Word meanings from counting: which tokens stand near which, and which in the same texts, as one vector a token.
 
 The counts become pointwise mutual information, of which the positive part is kept (PPMI) and cut down to a few
 dimensions by a truncated singular value decomposition (Levy, Goldberg and Dagan, 2015). It takes seconds where gradient
-steps would take hours.
+steps would take hours. Neighbours tell what kind of word a token is, under which opposites are alike; whole texts tell
+what is spoken of and in which tone, since one who praises seldom blames. docs/pretraining.md has what each is worth.
 """
 
 from __future__ import annotations
@@ -15,35 +16,58 @@ from headstart.text.tokenizer import TokenRows
 
 WINDOW = 8  # tokens on either side that count as near, in much text
 WIDE_WINDOW = 30  # in little text: what stands in the same paragraph must do where few words are neighbours twice
-LITTLE = 1_000_000  # tokens
+LITTLE = 1_000_000  # tokens; up to here a wide window tells as much as texts do
+SAME_TEXT = 512  # tokens; a longer text, such as a book, is taken for several
+MOST_TEXTS = 200_000  # of more, such as lines, some are left out evenly, since each takes memory
 SMOOTHING = 0.75  # of the frequencies of neighbours, so that rare ones do not win
 LENGTH = 0.5  # power of the singular values: 0 makes all directions alike, 1 leaves them as they are
 
 
 def token_vectors(rows: TokenRows, vocab: int, width: int, seed: int = 0) -> NDArray[np.float32]:
-    """One vector for each of `vocab` tokens, (vocab, width); their mean square is 1. Those without neighbours have none."""
+    """One vector for each of `vocab` tokens, (vocab, width); their mean square is 1. Those without neighbours have none.
+
+    In much text the first half of each tells of the token's neighbours, the other of the texts that it stands in.
+    """
+    if len(rows.ids) < LITTLE:
+        return _reduced(neighbours(rows, vocab, WIDE_WINDOW), width, seed)
+    near = _reduced(neighbours(rows, vocab, WINDOW), width - width // 2, seed)
+    return np.hstack([near, _reduced(texts_of(rows, vocab), width // 2, seed)])
+
+
+def _reduced(counts: csr_matrix, width: int, seed: int) -> NDArray[np.float32]:
+    """The rows of a table of counts as vectors, (rows, width), of mean square 1."""
     from sklearn.utils.extmath import randomized_svd  # sklearn takes a second to load
 
-    counts = neighbours(rows, vocab).tocoo()
-    frequency = np.bincount(counts.row, counts.data, vocab)
-    context = frequency**SMOOTHING
+    counts = counts.tocoo()
+    frequency = np.bincount(counts.row, counts.data, counts.shape[0])
+    context = np.bincount(counts.col, counts.data, counts.shape[1]) ** SMOOTHING
     expected = frequency[counts.row] * context[counts.col] / context.sum()
     information = np.log(counts.data / expected)
     near = information > 0
-    ppmi = coo_matrix((information[near], (counts.row[near], counts.col[near])), (vocab, vocab)).tocsr()
-    rank = min(width, vocab - 1)
+    ppmi = coo_matrix((information[near], (counts.row[near], counts.col[near])), counts.shape).tocsr()
+    rank = min(width, *(size - 1 for size in counts.shape))
     left, values, _ = randomized_svd(ppmi, rank, n_iter=4, random_state=seed)
-    vectors = np.zeros((vocab, width), np.float32)
+    vectors: NDArray[np.float32] = np.zeros((counts.shape[0], width), np.float32)
     vectors[:, :rank] = left * values**LENGTH
-    return vectors / (np.sqrt(np.mean(vectors**2)) or 1)
+    vectors /= np.sqrt(np.mean(vectors**2)) or 1
+    return vectors
 
 
-def neighbours(rows: TokenRows, vocab: int) -> csr_matrix:
+def neighbours(rows: TokenRows, vocab: int, window: int) -> csr_matrix:
     """How often one token stands within the window of another in the same text, (vocab, vocab)."""
     text = np.repeat(np.arange(len(rows)), rows.lengths)
     total = csr_matrix((vocab, vocab), dtype=np.float64)
-    for distance in range(1, (WIDE_WINDOW if len(rows.ids) < LITTLE else WINDOW) + 1):
+    for distance in range(1, window + 1):
         same = text[:-distance] == text[distance:]
         before, after = rows.ids[:-distance][same], rows.ids[distance:][same]
         total = total + coo_matrix((np.ones(len(before)), (before, after)), (vocab, vocab)).tocsr()
     return total + total.T
+
+
+def texts_of(rows: TokenRows, vocab: int) -> csr_matrix:
+    """How often each token stands in each text, or piece of a long one, (vocab, pieces)."""
+    pieces = -(-rows.lengths // SAME_TEXT)
+    place = np.arange(len(rows.ids)) - np.repeat(rows.starts[:-1], rows.lengths)
+    piece = np.repeat(np.cumsum(pieces) - pieces, rows.lengths) + place // SAME_TEXT
+    counts = coo_matrix((np.ones(len(piece)), (rows.ids, piece)), (vocab, int(pieces.sum()))).tocsc()
+    return counts[:, :: -(-counts.shape[1] // MOST_TEXTS)].tocsr()

@@ -260,7 +260,7 @@ def _tell(watch: Watch, job: Pretraining) -> None:
     if cfg.base:
         watch.note(f"Going on from {cfg.base}, {cfg.objective} as it allows.")
     if begins_counted(cfg, text):
-        watch.note("Token vectors begin as counted: which tokens stand near which.")
+        watch.note("Token vectors begin as counted, from which tokens stand together.")
     if cfg.teacher:
         watch.note(f"Learning from what {cfg.teacher} says of pieces of the text.")
     if job.fresh:

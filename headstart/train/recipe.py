@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ CHARACTERS = 4.5  # of a token, about
 LITTLE = "no gain has been seen from so little, so more text, or a base such as minilm, is the better way"
 CONTEXTS = (128, 256, 512)  # tokens
 READ_WHOLE = 0.9  # of the texts are read to their end, unless they are longer than the longest context
+COUNTED_ENTRIES = 16_384  # at most; a head that is applied to hidden tokens alone can afford more than others
+CHARACTERS_PER_COUNTED = 100  # about twenty sightings of an entry: enough to count with, if not to learn from
+SPACED = 0.1  # spaces among the characters of a text, if they part its words: English has 0.17, Chinese none
 
 
 @dataclass(frozen=True)
@@ -33,23 +37,40 @@ def recipe_for(cfg: PretrainConfig) -> Recipe:
     """The choice for the text of `cfg`; its objective is masked, or what a teacher or a preset ask for."""
     texts = read_corpus(cfg.data.paths, cfg.data.unit, cfg.data.text_column, Reading(cfg.data))
     learns = f"distilling {Path(cfg.teacher).name}" if cfg.teacher else cfg.objective
-    return {"objective": Choice(cfg.objective, learns), **recipe([len(text) for text in texts])}
+    return {"objective": Choice(cfg.objective, learns), **recipe(texts, writes=cfg.objective == "causal")}
 
 
-def recipe(lengths: list[int]) -> Recipe:
-    """The choice for texts of so many characters each."""
-    enough = sum(lengths) / CHARACTERS >= COUNTED_FROM
-    long = float(np.quantile(lengths, READ_WHOLE)) / CHARACTERS
-    whole = enough and long <= CONTEXTS[-1]
-    context = next(size for size in CONTEXTS if long <= size) if whole else CONTEXTS[0]
+def recipe(texts: Sequence[str], writes: bool = False) -> Recipe:
+    """The choice for these texts; a model that `writes` keeps capitals and spaces."""
+    lengths = [len(text) for text in texts]
+    if sum(lengths) / CHARACTERS < COUNTED_FROM:
+        return {
+            "start": Choice("random", f"from random, as the text has fewer than {COUNTED_FROM:,} tokens; {LITTLE}"),
+            "model.size": Choice("micro", "size micro"),
+            "model.context": Choice(CONTEXTS[0], f"a context of {CONTEXTS[0]}"),
+        }
     return {
-        "start": (
-            Choice("cooccurrence", "token vectors counted first, which pays most of all")
-            if enough
-            else Choice("random", f"from random, as the text has fewer than {COUNTED_FROM:,} tokens; {LITTLE}")
-        ),
+        "start": Choice("cooccurrence", "token vectors counted first, which pays most of all"),
+        **({} if writes else _vocabulary(sum(lengths), sum(text.count(" ") for text in texts))),
         "model.size": Choice("micro", "size micro"),
-        "model.context": Choice(
-            context, f"a context of {context}{', so that most texts are read whole' if whole else ''}"
-        ),
+        "model.context": _context(lengths),
     }
+
+
+def _vocabulary(characters: int, spaces: int) -> Recipe:
+    """Whole words where spaces part them: what is counted of a word says more than what is counted of its pieces."""
+    kind = "wordpiece" if spaces >= SPACED * characters else "bpe"
+    entries = min(COUNTED_ENTRIES, characters // CHARACTERS_PER_COUNTED)
+    return {
+        "tokenizer.kind": Choice(kind, "words and pieces of them" if kind == "wordpiece" else "pieces of text"),
+        "tokenizer.vocab": Choice(entries, f"a vocabulary of {entries:,}"),
+        "tokenizer.lower": Choice(True, "no capitals"),
+    }
+
+
+def _context(lengths: Sequence[int]) -> Choice:
+    """The shortest that most texts fit into; of books, which fit into none, the shortest of all."""
+    long = float(np.quantile(lengths, READ_WHOLE)) / CHARACTERS
+    fits = next((size for size in CONTEXTS if long <= size), None)
+    whole = ", so that most texts are read whole" if fits else ""
+    return Choice(fits or CONTEXTS[0], f"a context of {fits or CONTEXTS[0]}{whole}")

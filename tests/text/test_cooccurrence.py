@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from headstart.text import cooccurrence
-from headstart.text.cooccurrence import WIDE_WINDOW, WINDOW, neighbours, token_vectors
+from headstart.text.cooccurrence import WIDE_WINDOW, WINDOW, neighbours, texts_of, token_vectors
 from headstart.text.tokenizer import TokenRows
 
 ANIMALS, FOODS, VERBS, REST = range(4), range(4, 8), (8, 9), range(10, 20)
@@ -31,23 +31,62 @@ def test_words_of_one_kind_are_nearer_than_words_of_two() -> None:
     assert within > alike[np.ix_(ANIMALS, FOODS)].max() + 0.3
 
 
-@pytest.mark.parametrize(("little", "window"), [(1_000_000, WIDE_WINDOW), (1, WINDOW)])
-def test_neighbours_are_counted_both_ways_inside_one_text_and_window(
-    little: int, window: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cooccurrence, "LITTLE", little)
-    far = [0, *[5] * (window - 1), 1, 2]  # 1 is the last that 0 can see
-    counts = neighbours(TokenRows.of([far, [3, 4], [3, 4]]), 6).toarray()
+def test_neighbours_are_counted_both_ways_inside_one_text_and_window() -> None:
+    far = [0, *[5] * 7, 1, 2]  # 1 is the last that 0 can see
+    counts = neighbours(TokenRows.of([far, [3, 4], [3, 4]]), 6, window=8).toarray()
     assert counts[0, 1] == counts[1, 0] == 1
     assert counts[0, 2] == 0
     assert counts[3, 4] == counts[4, 3] == 2
     assert counts[2, 3] == 0
 
 
-def test_vectors_have_one_size_and_are_the_same_every_time() -> None:
+def test_a_long_text_is_several_and_an_empty_one_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cooccurrence, "SAME_TEXT", 3)
+    counts = texts_of(TokenRows.of([[0, 1, 1, 2, 0], [], [2, 2, 2]]), 4).toarray()
+    assert counts.T.tolist() == [[1, 2, 0, 0], [1, 0, 1, 0], [0, 0, 3, 0]]
+
+
+def test_in_much_text_half_of_a_vector_tells_opposites_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Praise and blame stand in the same places of a sentence, and never in one text."""
+    monkeypatch.setattr(cooccurrence, "LITTLE", 1)
+    monkeypatch.setattr(cooccurrence, "WINDOW", 1)
+    rng, praise, blame, frame = np.random.default_rng(0), range(4), range(4, 8), (8, 9)
+
+    def text() -> list[int]:
+        tone = (praise, blame)[rng.integers(2)]
+        return [token for _ in range(6) for token in (frame[0], int(rng.choice(tone)), frame[1])]
+
+    vectors = token_vectors(TokenRows.of(text() for _ in range(300)), 20, 4)
+    near, same_text = likeness(vectors[:8, :2]), likeness(vectors[:8, 2:])
+    assert near[np.ix_(praise, blame)].min() > 0.7
+    assert same_text[np.ix_(praise, blame)].max() < 0.3 < 0.7 < same_text[np.ix_(praise, praise)].min()
+
+
+def test_in_little_text_a_token_sees_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr(cooccurrence, "neighbours", lambda *given: seen.append(given[2]) or neighbours(*given))
+    for little in (1, 1_000_000):
+        monkeypatch.setattr(cooccurrence, "LITTLE", little)
+        token_vectors(sentences(np.random.default_rng(0)), 20, 4)
+    assert seen == [WINDOW, WIDE_WINDOW]
+
+
+def test_of_too_many_texts_some_are_left_out_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cooccurrence, "MOST_TEXTS", 3)
+    counts = texts_of(TokenRows.of([[i] for i in range(7)]), 7).toarray()
+    assert counts.argmax(0).tolist() == [0, 3, 6]
+
+
+@pytest.mark.parametrize("little", [1, 1_000_000])
+@pytest.mark.parametrize("width", [32, 33])
+def test_vectors_have_one_size_and_are_the_same_every_time(
+    little: int, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cooccurrence, "LITTLE", little)
     rows = sentences(np.random.default_rng(1))
-    vectors = token_vectors(rows, 25, 32)  # tokens that never occur, and more dimensions than tokens
-    assert vectors.shape == (25, 32)
-    assert abs(np.mean(vectors**2) - 1) < 1e-4
-    assert not vectors[20:].any()
-    assert np.array_equal(vectors, token_vectors(rows, 25, 32))
+    vectors = token_vectors(rows, 25, width)  # tokens that never occur, and more dimensions than tokens
+    assert vectors.shape == (25, width)
+    for part in (vectors,) if little > 1 else (vectors[:, : width - width // 2], vectors[:, width - width // 2 :]):
+        assert abs(np.mean(part**2) - 1) < 1e-4
+    assert np.abs(vectors[20:]).max() < 1e-6
+    assert np.array_equal(vectors, token_vectors(rows, 25, width))

@@ -3,32 +3,77 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from headstart.cli import app
 from headstart.config import PretrainConfig, load_run_config
-from headstart.train.recipe import recipe
+from headstart.train.recipe import Recipe, recipe
+
+WORDS = "of the film " * 75  # 900 characters
 
 
-def test_much_text_is_counted_and_then_masked() -> None:
-    chosen = recipe([900] * 2000)
-    assert {key: choice.value for key, choice in chosen.items()} == {
-        "start": "cooccurrence", "model.size": "micro", "model.context": 256,
+def values(chosen: Recipe) -> dict[str, Any]:
+    return {key: choice.value for key, choice in chosen.items()}
+
+
+def test_much_text_is_counted_in_words_and_then_masked() -> None:
+    chosen = recipe([WORDS] * 2000)
+    assert values(chosen) == {
+        "start": "cooccurrence", "tokenizer.kind": "wordpiece", "tokenizer.vocab": 16_384, "tokenizer.lower": True,
+        "model.size": "micro", "model.context": 256,
     }  # fmt: skip
     assert "most texts are read whole" in chosen["model.context"].why
 
 
+@pytest.mark.parametrize("text", ["的" * 900, "的" * 2700 + WORDS])  # signs, and an English word now and then
+def test_words_that_no_space_parts_are_cut_anywhere(text: str) -> None:
+    chosen = values(recipe([text] * (720_000 // len(text))))
+    assert chosen["tokenizer.kind"] == "bpe"
+    assert chosen["tokenizer.vocab"] == 7_200, "little text feeds few entries"
+
+
+def test_a_model_that_writes_keeps_capitals() -> None:
+    assert not any(name.startswith("tokenizer") for name in recipe([WORDS] * 2000, writes=True))
+
+
 def test_little_text_begins_random_and_is_told_so() -> None:
-    chosen = recipe([900] * 20)
+    chosen = recipe([WORDS] * 20)
     assert chosen["start"].value == "random"
+    assert "tokenizer.kind" not in chosen
     assert "no gain has been seen from so little" in chosen["start"].why
 
 
 @pytest.mark.parametrize(("characters", "context"), [(100, 128), (570, 128), (580, 256), (2000, 512), (90_000, 128)])
 def test_the_context_is_as_long_as_nine_texts_in_ten_unless_these_are_books(characters: int, context: int) -> None:
-    assert recipe([10] * 80 + [characters] * 12 + [10**6] * 8)["model.context"].value == context
+    lengths = [10] * 80 + [characters] * 12 + [10**6] * 8
+    assert recipe(["a" * length for length in lengths])["model.context"].value == context
+
+
+@pytest.mark.parametrize(
+    ("more", "tokenizer", "told"),
+    [
+        ([], ("wordpiece", 10, True), "words and pieces of them; a vocabulary of 10; no capitals"),
+        (["--vocab", "600"], ("wordpiece", 600, True), "words and pieces of them; no capitals"),
+        (["--set", "tokenizer.lower=false"], ("wordpiece", 10, False), "words and pieces of them; a vocabulary of 10;"),
+        (["--tokenizer", "word"], ("word", 0, False), "counted first, which pays most of all; size micro"),
+        (["--preset", "gpt"], ("bpe", 0, False), "counted first, which pays most of all; size micro"),
+    ],
+)
+def test_what_is_named_of_a_tokenizer_stays(
+    more: list[str], tokenizer: tuple[str, int, bool], told: str, sentences: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[PretrainConfig] = []
+    monkeypatch.setattr("headstart.cli.learn.show_estimate", lambda config, *others: found.append(config))
+    monkeypatch.setattr("headstart.train.recipe.COUNTED_FROM", 1)
+    monkeypatch.setattr("headstart.train.recipe.COUNTED_ENTRIES", 10)
+    words = ["pretrain", str(sentences), "--objective", "auto", "--steps", "2", "--dry-run", "--unit", "line"]
+    done = CliRunner().invoke(app, [*words, *more])
+    assert done.exit_code == 0, done.output
+    assert (found[0].tokenizer.kind, found[0].tokenizer.vocab, found[0].tokenizer.lower) == tokenizer
+    assert told in done.stderr
 
 
 @pytest.mark.parametrize(
