@@ -225,7 +225,8 @@ def _name_beside(axis: Any, points: Sequence[tuple[float, float, str]]) -> None:
     for place, (y, x, name) in zip(places, ordered, strict=True):
         axis.annotate(
             brief(name), (x, y), (1.02, place), textcoords=("axes fraction", "data"), va="center", fontsize=7,
-            annotation_clip=False, arrowprops={"arrowstyle": "-", "color": INK, "alpha": 0.25, "linewidth": 0.5},
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "relpos": (0, 0.5), "color": INK, "alpha": 0.25, "linewidth": 0.5},
         )  # fmt: skip
 
 
