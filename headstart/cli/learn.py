@@ -137,11 +137,11 @@ def pretrain(
     if objective == "auto" and not resume:
         from headstart.train.recipe import MINUTES, recipe_for
 
-        settled_too = "tokenizer." if has(named, "tokenizer.kind") else ()  # one that is there has its own entries
+        own_tokenizer = has(named, "tokenizer.kind")  # which then has entries and capitals of its own
         chosen = {
             k: choice
             for k, choice in recipe_for(config).items()
-            if k == "objective" or not (has(named, k) or k.startswith(settled_too))
+            if k == "objective" or not (has(named, k) or (own_tokenizer and k.startswith("tokenizer.")))
         }
         given |= {key: choice.value for key, choice in chosen.items()}
         config = job_config(PretrainConfig, given, settings, file, out, resume, needs)
