@@ -46,10 +46,11 @@ def test_a_long_text_is_several_and_an_empty_one_none(monkeypatch: pytest.Monkey
     assert counts.T.tolist() == [[1, 2, 0, 0], [1, 0, 1, 0], [0, 0, 3, 0]]
 
 
-def test_in_much_text_half_of_a_vector_tells_opposites_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("little", [1, 1_000_000])
+def test_half_of_a_vector_tells_opposites_apart(little: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Praise and blame stand in the same places of a sentence, and never in one text."""
-    monkeypatch.setattr(cooccurrence, "LITTLE", 1)
-    monkeypatch.setattr(cooccurrence, "WINDOW", 1)
+    monkeypatch.setattr(cooccurrence, "LITTLE", little)
+    monkeypatch.setattr(cooccurrence, "WIDE_WINDOW" if little > 1 else "WINDOW", 1)
     rng, praise, blame, frame = np.random.default_rng(0), range(4), range(4, 8), (8, 9)
 
     def text() -> list[int]:
@@ -60,6 +61,22 @@ def test_in_much_text_half_of_a_vector_tells_opposites_apart(monkeypatch: pytest
     near, same_text = likeness(vectors[:8, :2]), likeness(vectors[:8, 2:])
     assert near[np.ix_(praise, blame)].min() > 0.7
     assert same_text[np.ix_(praise, blame)].max() < 0.3 < 0.7 < same_text[np.ix_(praise, praise)].min()
+
+
+@pytest.mark.parametrize(
+    ("texts", "length", "told"),
+    [
+        (90, 31, 4),
+        (90, 30, 0),  # in a text no longer than the window, all that it has are neighbours
+        (3, 31, 2),  # what few texts leave is for neighbours
+        (1, 500, 0),
+    ],
+)
+def test_texts_have_as_much_of_a_vector_as_they_can_tell(texts: int, length: int, told: int) -> None:
+    rng = np.random.default_rng(0)
+    rows = TokenRows.of(rng.integers(0, 20, length).tolist() for _ in range(texts))
+    near = cooccurrence._reduced(neighbours(rows, 20, WIDE_WINDOW), 8 - told, 0)
+    assert np.array_equal(token_vectors(rows, 20, 8)[:, : 8 - told], near)
 
 
 def test_in_little_text_a_token_sees_further(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,16 +94,16 @@ def test_of_too_many_texts_some_are_left_out_evenly(monkeypatch: pytest.MonkeyPa
     assert counts.argmax(0).tolist() == [0, 3, 6]
 
 
-@pytest.mark.parametrize("little", [1, 1_000_000])
+@pytest.mark.parametrize("window", [1, 8])
 @pytest.mark.parametrize("width", [32, 33])
 def test_vectors_have_one_size_and_are_the_same_every_time(
-    little: int, width: int, monkeypatch: pytest.MonkeyPatch
+    window: int, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cooccurrence, "LITTLE", little)
+    monkeypatch.setattr(cooccurrence, "WIDE_WINDOW", window)
     rows = sentences(np.random.default_rng(1))
     vectors = token_vectors(rows, 25, width)  # tokens that never occur, and more dimensions than tokens
     assert vectors.shape == (25, width)
-    for part in (vectors,) if little > 1 else (vectors[:, : width - width // 2], vectors[:, width - width // 2 :]):
+    for part in (vectors,) if window > 1 else (vectors[:, : width - width // 2], vectors[:, width - width // 2 :]):
         assert abs(np.mean(part**2) - 1) < 1e-4
     assert np.abs(vectors[20:]).max() < 1e-6
     assert np.array_equal(vectors, token_vectors(rows, 25, width))
