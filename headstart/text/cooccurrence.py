@@ -28,12 +28,14 @@ def token_vectors(rows: TokenRows, vocab: int, width: int, seed: int = 0) -> NDA
 
     Where texts are longer than the window, the second half of each vector tells of the texts that the token stands in.
     """
-    window = WIDE_WINDOW if len(rows.ids) < LITTLE else WINDOW
+    little = len(rows.ids) < LITTLE
+    window = WIDE_WINDOW if little else WINDOW
     near = neighbours(rows, vocab, window)
     if len(rows.ids) <= window * len(rows):
         return _reduced(near, width, seed)
     texts = texts_of(rows, vocab)
-    told = min(width // 2, texts.shape[1] - 1)  # few texts tell little: what they leave is for neighbours
+    # Few texts tell little, and what they leave is for neighbours. The pieces of one short book tell less than these.
+    told = min(width // 2, (len(rows) if little else texts.shape[1]) - 1)
     return np.hstack([_reduced(near, width - told, seed), _reduced(texts, told, seed)])
 
 

@@ -70,6 +70,7 @@ def test_half_of_a_vector_tells_opposites_apart(little: int, monkeypatch: pytest
         (90, 30, 0),  # in a text no longer than the window, all that it has are neighbours
         (3, 31, 2),  # what few texts leave is for neighbours
         (1, 500, 0),
+        (2, 5000, 1),  # the pieces of a short book are no texts
     ],
 )
 def test_texts_have_as_much_of_a_vector_as_they_can_tell(texts: int, length: int, told: int) -> None:
