@@ -16,7 +16,7 @@ from headstart.text.tokenizer import TokenRows
 
 WINDOW = 8  # tokens on either side that count as near, in much text
 WIDE_WINDOW = 30  # in little text: what stands in the same paragraph must do where few words are neighbours twice
-LITTLE = 1_000_000  # tokens; up to here the window is the wide one
+LITTLE = 1_000_000  # tokens; in fewer, the window is the wide one, and a book is one text, however many its pieces
 SAME_TEXT = 512  # tokens; a longer text, such as a book, is taken for several
 MOST_TEXTS = 200_000  # of more, such as lines, some are left out evenly, since each takes memory
 SMOOTHING = 0.75  # of the frequencies of neighbours, so that rare ones do not win
@@ -26,17 +26,18 @@ LENGTH = 0.5  # power of the singular values: 0 makes all directions alike, 1 le
 def token_vectors(rows: TokenRows, vocab: int, width: int, seed: int = 0) -> NDArray[np.float32]:
     """One vector for each of `vocab` tokens, (vocab, width); their mean square is 1. Those without neighbours have none.
 
-    Where texts are longer than the window, the second half of each vector tells of the texts that the token stands in.
+    Where there are many texts, in the mean longer than the window, the second half of each vector tells of those that
+    the token stands in.
     """
     little = len(rows.ids) < LITTLE
     window = WIDE_WINDOW if little else WINDOW
     near = neighbours(rows, vocab, window)
-    if len(rows.ids) <= window * len(rows):
-        return _reduced(near, width, seed)
-    texts = texts_of(rows, vocab)
-    # Few texts tell little, and what they leave is for neighbours. The pieces of one short book tell less than these.
-    told = min(width // 2, (len(rows) if little else texts.shape[1]) - 1)
-    return np.hstack([_reduced(near, width - told, seed), _reduced(texts, told, seed)])
+    if len(rows.ids) > window * len(rows):  # in shorter texts, all tokens are neighbours
+        texts = texts_of(rows, vocab)
+        many = np.count_nonzero(rows.lengths) if little else texts.shape[1]
+        if many > width // 2:
+            return np.hstack([_reduced(near, width - width // 2, seed), _reduced(texts, width // 2, seed)])
+    return _reduced(near, width, seed)
 
 
 def _reduced(counts: csr_matrix, width: int, seed: int) -> NDArray[np.float32]:
@@ -51,8 +52,6 @@ def _reduced(counts: csr_matrix, width: int, seed: int) -> NDArray[np.float32]:
     near = information > 0
     ppmi = coo_matrix((information[near], (counts.row[near], counts.col[near])), counts.shape).tocsr()
     rank = min(width, *(size - 1 for size in counts.shape))
-    if not rank:  # a single text sets nothing apart
-        return np.zeros((counts.shape[0], width), np.float32)
     left, values, _ = randomized_svd(ppmi, rank, n_iter=4, random_state=seed)
     vectors: NDArray[np.float32] = np.zeros((counts.shape[0], width), np.float32)
     vectors[:, :rank] = left * values**LENGTH

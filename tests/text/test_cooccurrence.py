@@ -64,20 +64,27 @@ def test_half_of_a_vector_tells_opposites_apart(little: int, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("texts", "length", "told"),
+    ("texts", "length", "little", "told"),
     [
-        (90, 31, 4),
-        (90, 30, 0),  # in a text no longer than the window, all that it has are neighbours
-        (3, 31, 2),  # what few texts leave is for neighbours
-        (1, 500, 0),
-        (2, 5000, 1),  # the pieces of a short book are no texts
+        (90, 31, True, 4),
+        (90, 30, True, 0),  # in a text no longer than the window, all tokens are neighbours
+        (90, 9, False, 4),
+        (90, 8, False, 0),
+        (4, 2000, True, 0),  # fewer texts than numbers to tell of them
+        (1, 5000, True, 0),  # a short book
+        (1, 5000, False, 4),  # a long one
     ],
 )
-def test_texts_have_as_much_of_a_vector_as_they_can_tell(texts: int, length: int, told: int) -> None:
+def test_half_of_a_vector_is_for_texts_that_are_many_and_not_short(
+    texts: int, length: int, little: bool, told: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cooccurrence, "LITTLE", 1_000_000 if little else 1)
     rng = np.random.default_rng(0)
     rows = TokenRows.of(rng.integers(0, 20, length).tolist() for _ in range(texts))
-    near = cooccurrence._reduced(neighbours(rows, 20, WIDE_WINDOW), 8 - told, 0)
-    assert np.array_equal(token_vectors(rows, 20, 8)[:, : 8 - told], near)
+    near = cooccurrence._reduced(neighbours(rows, 20, WIDE_WINDOW if little else WINDOW), 8 - told, 0)
+    vectors = token_vectors(rows, 20, 8)
+    assert vectors.shape == (20, 8)
+    assert np.array_equal(vectors[:, : 8 - told], near)
 
 
 def test_in_little_text_a_token_sees_further(monkeypatch: pytest.MonkeyPatch) -> None:
