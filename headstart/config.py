@@ -39,7 +39,7 @@ class TokenizerConfig(Frozen):
 
     kind: str = "bpe"  # bpe, unigram, wordpiece, word, char; or the path of a tokenizer.json, .model or run
     vocab: int = Field(0, ge=0)  # most entries, special tokens included; 0: bpe, what the corpus can feed; else 30,000
-    lower: bool = False  # capitals are read as small letters: a word that begins a sentence is the same word
+    lower: bool = False  # a word is the same wherever it stands: no capitals, and of kind word no space before it
 
 
 class ReadConfig(Frozen):
@@ -151,6 +151,7 @@ class PretrainConfig(Frozen):
     teacher: str | None = None  # of the objective distill: a run, or a model made elsewhere
     # Token vectors before the first update: counted, or random; auto: counted where the text is long enough.
     start: Literal["auto", "cooccurrence", "random"] = "auto"
+    vectors: str | None = None  # word vectors that others have made, for half of each counted one: .vec, spaCy's folder
     mask_rate: float = Field(0.15, gt=0, lt=1)  # tokens hidden, when the objective is masked
     samples: tuple[str, ...] = ("",)  # prompts continued after each evaluation, when the objective is causal
     data: CorpusConfig
@@ -182,7 +183,9 @@ class PretrainConfig(Frozen):
 
     @model_validator(mode="after")
     def steps_and_rate_are_given(self) -> Self:
-        if not self.train.steps and self.start != "cooccurrence":
+        if self.vectors and (self.start == "random" or self.base):
+            raise ValueError("vectors stand beside counted ones, so start = random and a base cannot have them")
+        if not self.train.steps and self.start != "cooccurrence" and not self.vectors:
             raise ValueError(
                 "train.steps must be 1 or more; 0 needs start = cooccurrence, which has learned something by then"
             )

@@ -71,6 +71,12 @@ Start = Annotated[
     str | None,
     Option(help="Token vectors before the first update: cooccurrence (counted), random or auto. [default: auto]"),
 ]
+Vectors = Annotated[
+    str | None,
+    Option(
+        help="Word vectors made elsewhere, beside the counted ones: a .vec file, a spaCy pipeline's folder, or a pack. [default: none]"
+    ),
+]
 Teacher = Annotated[
     str | None,
     Option(

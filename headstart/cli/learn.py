@@ -35,6 +35,7 @@ from headstart.cli.app import (
     TextColumn,
     Threads,
     Tokenizer,
+    Vectors,
     Vocab,
     app,
     job_config,
@@ -61,6 +62,7 @@ def pretrain(
     ] = None,
     teacher: Teacher = None,
     start: Start = None,
+    vectors: Vectors = None,
     preset: Annotated[
         str | None, Option(help="gpt, bert or classic. [default: gpt; bert when masked or distilled]")
     ] = None,
@@ -103,7 +105,7 @@ def pretrain(
     from headstart.errors import UserError
 
     settled = {"--objective": objective, "--preset": preset, "--size": size, "--tokenizer": tokenizer, "--vocab": vocab,
-               "--start": start, "--teacher": teacher}  # fmt: skip
+               "--start": start, "--teacher": teacher, "--vectors": vectors}  # fmt: skip
     given: dict[str, Any] = {
         "base": placed_base(base) if base else None,
         "allow_pickle": allow_pickle or None,
@@ -111,6 +113,7 @@ def pretrain(
         "objective": objective,
         "teacher": placed_base(teacher) if teacher else None,
         "start": start,
+        "vectors": placed_base(vectors) if vectors else None,
         "samples": tuple(sample) if sample else None,
         "data.paths": tuple(map(placed, corpus)) if corpus else None,
         "data.unit": unit,

@@ -12,6 +12,7 @@ FLAGS = {
     "objective": "--objective",
     "teacher": "--teacher",
     "start": "--start",
+    "vectors": "--vectors",
     "samples": "--sample",
     "base": "--base",
     "allow_pickle": "--allow-pickle",
@@ -117,7 +118,7 @@ def file_settings(kind: Any, file: str) -> dict[str, Any]:
     if isinstance(model, dict) and model.get("vocab"):  # only a run knows that: this file is one's config.toml
         return own_settings(parse(kind, settings, file))
     _place_data(data)
-    for name in ("base", "text", "image"):
+    for name in ("base", "text", "image", "vectors"):
         if isinstance(settings.get(name), str):
             settings[name] = placed_base(settings[name])
     return settings

@@ -23,12 +23,18 @@ SMOOTHING = 0.75  # of the frequencies of neighbours, so that rare ones do not w
 LENGTH = 0.5  # power of the singular values: 0 makes all directions alike, 1 leaves them as they are
 
 
-def token_vectors(rows: TokenRows, vocab: int, width: int, seed: int = 0) -> NDArray[np.float32]:
+def token_vectors(
+    rows: TokenRows, vocab: int, width: int, known: NDArray[np.float32] | None = None, seed: int = 0
+) -> NDArray[np.float32]:
     """One vector for each of `vocab` tokens, (vocab, width); their mean square is 1. Those without neighbours have none.
 
     Where there are many texts, in the mean longer than the window, the second half of each vector tells of those that
-    the token stands in.
+    the token stands in. Vectors that others have made, `known` (vocab, any), take up to half of the width.
     """
+    if known is not None:
+        part = min(width // 2, known.shape[1])
+        frequency = np.bincount(rows.ids, minlength=vocab)
+        return np.hstack([token_vectors(rows, vocab, width - part, seed=seed), _principal(known, frequency, part)])
     little = len(rows.ids) < LITTLE
     window = WIDE_WINDOW if little else WINDOW
     near = neighbours(rows, vocab, window)
@@ -56,6 +62,17 @@ def _reduced(counts: csr_matrix, width: int, seed: int) -> NDArray[np.float32]:
     vectors: NDArray[np.float32] = np.zeros((counts.shape[0], width), np.float32)
     vectors[:, :rank] = left * values**LENGTH
     vectors /= np.sqrt(np.mean(vectors**2)) or 1
+    return vectors
+
+
+def _principal(known: NDArray[np.float32], frequency: NDArray[np.int64], width: int) -> NDArray[np.float32]:
+    """The directions in which known vectors differ most, (vocab, width), of mean square 1; unknown ones stay zero."""
+    seen = known.any(1)
+    there = known[seen] - np.average(known[seen], axis=0, weights=frequency[seen] + 1)  # + 1: all may be unseen here
+    _, _, directions = np.linalg.svd(there, full_matrices=False)
+    vectors: NDArray[np.float32] = np.zeros((len(known), width), np.float32)
+    vectors[seen, : len(directions)] = there @ directions[:width].T
+    vectors /= np.sqrt(np.mean(vectors[seen] ** 2)) or 1
     return vectors
 
 

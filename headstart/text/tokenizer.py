@@ -162,6 +162,11 @@ class Tokenizer:
         if batch:
             yield batch
 
+    def words(self) -> list[str]:
+        """What each token is as a word of its own; nothing for special tokens and for pieces that go on a word."""
+        names = [self.backend.id_to_token(i) or "" for i in range(self.size)]
+        return ["" if name.startswith("##") else self.decode([i]).strip() for i, name in enumerate(names)]
+
     @cached_property
     def seamless(self) -> bool:
         """Whether a text may be cut anywhere: a tokenizer that marks where words begin would add a space there."""

@@ -22,7 +22,11 @@ _BETWEEN_WORDS = re.compile(r"(?<=\w) (?=\w)")
 
 
 def learn(kind: str, texts: Sequence[str], vocab: int, lower: bool = False) -> Tokenizer:
-    """A tokenizer of `kind` with at most `vocab` entries (0: as many as the text can feed); `lower` knows no capitals."""
+    """A tokenizer of `kind` with at most `vocab` entries (0: as many as the text can feed).
+
+    With `lower` a word is the same wherever it stands: capitals are read as small letters, and whole words do not
+    carry the space before them, so that French "l'auteur" and "un auteur" have one word in common.
+    """
     if kind not in KINDS:
         raise ConfigError(
             f"Unknown tokenizer '{kind}': not one of {', '.join(KINDS)}, and no such file or run."
@@ -32,6 +36,8 @@ def learn(kind: str, texts: Sequence[str], vocab: int, lower: bool = False) -> T
     tokenizer, trainer = KINDS[kind](vocab, fed)
     if lower:
         tokenizer.normalizer = normalizers.Lowercase()
+        if kind == "word":
+            _forget_spaces(tokenizer)
     tokenizer.train_from_iterator((piece for text in texts for piece in pieces(text, anywhere=True)), trainer)
     return tokenizer
 
@@ -88,8 +94,7 @@ def _unigram(vocab: int, fed: int) -> tuple[Tokenizer, trainers.Trainer]:
 def _wordpiece(vocab: int, fed: int) -> tuple[Tokenizer, trainers.Trainer]:
     """Words, and pieces of words that go on with ## (BERT); where the spaces were is forgotten."""
     tokenizer = Tokenizer(models.WordPiece(unk_token="<unk>", max_input_chars_per_word=100))
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece()
+    _forget_spaces(tokenizer)
     return tokenizer, trainers.WordPieceTrainer(
         vocab_size=vocab or fed, special_tokens=list(SPECIALS), show_progress=False
     )
@@ -111,6 +116,12 @@ def _char(vocab: int, fed: int) -> tuple[Tokenizer, trainers.Trainer]:
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     tokenizer.decoder = decoders.Fuse()
     return tokenizer, _whole_units(vocab)
+
+
+def _forget_spaces(tokenizer: Tokenizer) -> None:
+    """Words and punctuation marks stand for themselves; decoding puts a space between words."""
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
 
 
 def _words_with_their_space() -> pre_tokenizers.PreTokenizer:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from headstart.config import PretrainConfig
 from headstart.models.decode import LanguageStep, Sampling, generate
@@ -21,9 +23,11 @@ from headstart.tasks.metrics import compressed
 from headstart.text.batch import Batch, Batches
 from headstart.text.cooccurrence import token_vectors
 from headstart.text.files import file_facts
+from headstart.text.packs import located
 from headstart.text.read import passed_over, text_files
 from headstart.text.split import Corpus, split_corpus
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
+from headstart.text.word_vectors import digest_of, known_vectors
 from headstart.train.checkpoint import load_weights, weights
 from headstart.train.loop import prepare_device, train
 from headstart.train.model_dir import HeadSpec, Saved, build_model, write_model
@@ -55,6 +59,7 @@ class Pretraining:
     task: Language | Distill
     batches: Batches[Batch]
     fresh: tuple[str, ...] = ()  # tensors of the head that the base did not have
+    known: int = 0  # tokens that have one of `cfg.vectors`
 
     @property
     def measured(self) -> Callable[[], Iterable[Batch]] | None:
@@ -99,14 +104,16 @@ def prepare(cfg: PretrainConfig, tokenizer: Tokenizer | None = None, kept: Pretr
     if teacher:
         model.head = VectorHead(cfg.model.width, teacher.width)
     model = model.to(cfg.train.device)
+    known = known_vectors(Path(located(cfg.vectors)), tokenizer.words()) if cfg.vectors and not kept else None
     if begins_counted(cfg, text) and not kept:
-        _start_from_counts(model, text)
+        _start_from_counts(model, text, known)
     if source:
         had = {n: t for n, t in weights(source.model).items() if n not in source.fresh}
         load_weights(model, {**weights(model), **had})
     fresh = source.fresh if source else ()
     task = Distill() if teacher else Language(None)
-    return Pretraining(cfg, corpus, tokenizer, text, valid, model, task, text.batches(), fresh)
+    many = 0 if known is None else int(known.any(1).sum())
+    return Pretraining(cfg, corpus, tokenizer, text, valid, model, task, text.batches(), fresh, many)
 
 
 def _teacher(cfg: PretrainConfig) -> Teacher:
@@ -118,12 +125,13 @@ def _teacher(cfg: PretrainConfig) -> Teacher:
 def begins_counted(cfg: PretrainConfig, text: LanguageText) -> bool:
     """Whether the token vectors are counted before the first update."""
     long_enough = len(text.rows.ids) >= COUNTED_FROM
-    return not cfg.base and (cfg.start == "cooccurrence" or (cfg.start == "auto" and long_enough))
+    asked = cfg.start == "cooccurrence" or bool(cfg.vectors)
+    return not cfg.base and (asked or (cfg.start == "auto" and long_enough))
 
 
-def _start_from_counts(model: Model, text: LanguageText) -> None:
+def _start_from_counts(model: Model, text: LanguageText, known: NDArray[np.float32] | None) -> None:
     tokens = model.base.get_parameter("tokens.weight")
-    vectors = token_vectors(text.rows, *tokens.shape)
+    vectors = token_vectors(text.rows, tokens.shape[0], tokens.shape[1], known)
     seen = torch.from_numpy(vectors.any(1))
     with torch.no_grad():
         tokens[seen] = COUNTED_SIZE * torch.from_numpy(vectors)[seen].to(tokens)
@@ -244,6 +252,17 @@ def _facts(job: Pretraining) -> dict[str, Any]:
     return {
         "unit": job.cfg.data.unit,
         "counted_vectors": begins_counted(job.cfg, job.text),
+        **(
+            {
+                "vectors": {
+                    "path": job.cfg.vectors,
+                    "sha256": digest_of(Path(located(job.cfg.vectors))),
+                    "tokens": job.known,
+                }
+            }
+            if job.cfg.vectors and job.known  # a run that goes on has told it before
+            else {}
+        ),
         "reading": job.corpus.reading.facts(),
         **{key: {name: facts[key] for name, facts in parts.items()} for key in ("rows", "tokens", "unknown")},
         "tokenizer_sha256": job.tokenizer.sha256,
@@ -261,6 +280,8 @@ def _tell(watch: Watch, job: Pretraining) -> None:
         watch.note(f"Going on from {cfg.base}, {cfg.objective} as it allows.")
     if begins_counted(cfg, text):
         watch.note("Token vectors begin as counted, from which tokens stand together.")
+    if job.known:
+        watch.note(f"{job.known:,} of {vocab:,} tokens have a vector in {cfg.vectors}, which takes half of theirs.")
     if cfg.teacher:
         watch.note(f"Learning from what {cfg.teacher} says of pieces of the text.")
     if job.fresh:
