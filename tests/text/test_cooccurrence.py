@@ -115,3 +115,27 @@ def test_vectors_have_one_size_and_are_the_same_every_time(
         assert abs(np.mean(part**2) - 1) < 1e-4
     assert np.abs(vectors[20:]).max() < 1e-6
     assert np.array_equal(vectors, token_vectors(rows, 25, width))
+
+
+@pytest.mark.parametrize(("given", "part"), [(40, 16), (3, 3)])
+def test_known_vectors_take_up_to_half_of_the_width(given: int, part: int) -> None:
+    rng = np.random.default_rng(0)
+    rows, known = sentences(rng), rng.normal(5, 1, (25, given)).astype(np.float32)
+    known[[2, 24]] = 0
+    vectors = token_vectors(rows, 25, 32, known)
+    assert vectors.shape == (25, 32)
+    assert np.array_equal(vectors[:, : 32 - part], token_vectors(rows, 25, 32 - part))
+    told = vectors[:, 32 - part :]
+    assert not told[[2, 24]].any()
+    seen = np.delete(told, [2, 24], axis=0)
+    assert abs(np.mean(seen**2) - 1) < 1e-4
+    if part == given:  # nothing was cut away: what is alike stays alike
+        apart = np.delete(known, [2, 24], axis=0)
+        ours, theirs = (((v[:, None] - v) ** 2).sum(-1) for v in (seen, apart))
+        assert np.allclose(ours / ours.sum(), theirs / theirs.sum(), atol=1e-6)
+
+
+def test_known_vectors_are_centred_by_how_often_tokens_occur() -> None:
+    rows = TokenRows.of([[0] * 99, [1]])
+    vectors = token_vectors(rows, 2, 4, np.array([[1, 0], [0, 1]], np.float32))
+    assert np.linalg.norm(vectors[0, 2:]) < np.linalg.norm(vectors[1, 2:]) / 10

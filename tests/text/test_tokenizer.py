@@ -138,6 +138,26 @@ def test_small_letters_only_where_they_are_asked_for(kind, tmp_path):
     assert trained(kind).encode(["The dog"]).ids.tolist() != trained(kind).encode(["the dog"]).ids.tolist()
 
 
+def test_in_small_letters_a_word_is_the_same_wherever_it_stands():
+    made = Tokenizer.train(["l'auteur, un auteur (auteur)"], TokenizerConfig(kind="word", lower=True))
+    ids = made.encode(["L'auteur un auteur"], boundaries=False)[0].tolist()
+    assert ids[2] == ids[4]
+    assert made.decode(ids) == "l ' auteur un auteur"
+    assert made.unknown(made.encode(["roman"])) == 1
+    spaced = Tokenizer.train(["l'auteur, un auteur (auteur)"], TokenizerConfig(kind="word"))
+    assert spaced.decode(spaced.encode(["l'auteur un auteur"], boundaries=False)[0].tolist()) == "l'auteur un auteur"
+
+
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece", "word"])
+def test_a_token_is_a_word_without_its_space(kind):
+    made = trained(kind)
+    words = made.words()
+    assert len(words) == made.size
+    assert [words[i] for i in made.encode(["the dog"], boundaries=False)[0]] == ["the", "dog"]
+    assert not any(words[i] for i in (made.pad, made.start, made.end))
+    assert not any(word.startswith("##") for word in words)
+
+
 def test_a_tokenizer_that_is_there_is_taken_as_it_is(tmp_path):
     (tmp_path / "tokenizer.json").write_text(trained("word").to_json(), "utf-8")
     with pytest.raises(ConfigError, match=r"tokenizer\.lower is for a tokenizer that is learned"):

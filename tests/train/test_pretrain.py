@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from headstart.cli import app
@@ -194,3 +197,37 @@ def test_a_random_start_has_to_learn_something(tmp_path: Path) -> None:
     )
     assert done.exit_code == 4
     assert "0 needs start = cooccurrence" in done.stderr
+
+
+def test_word_vectors_made_elsewhere_take_half_of_each(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("the cat sat on a mat\nthe dog sat on a log\n" * 30)
+    rng, words = np.random.default_rng(0), ("the", "cat", "dog", "on", "a", "mat", "log")
+    numbers = {word: rng.normal(size=8) for word in words}
+    numbers["dog"] = numbers["mat"]  # as no text says
+    lines = "".join(f"{word} {' '.join(map(str, v))}\n" for word, v in numbers.items())
+    (tmp_path / "known.vec").write_text(f"7 8\n{lines}")
+    job = ["pretrain", tmp_path / "text.txt", "--unit", "line", "--tokenizer", "word", "--set", "tokenizer.lower=true",
+           "--size", "nano", "--context", 16, "--vectors", tmp_path / "known.vec", "--steps", 0, "--quiet",
+           "--set", "data.valid_fraction=0"]  # fmt: skip
+    invoke(*job, "--out", tmp_path / "run")
+    facts = Run.open(tmp_path / "run").read_json("data.json")
+    assert facts["counted_vectors"]
+    assert facts["vectors"]["tokens"] == 7
+    assert facts["vectors"]["sha256"] == hashlib.sha256((tmp_path / "known.vec").read_bytes()).hexdigest()
+    made = read_model(tmp_path / "run" / "model")
+    tokens = made.model.base.get_parameter("tokens.weight").detach()
+    dog, mat, sat = (made.tokenizer.encode([word], boundaries=False)[0][0] for word in ("dog", "mat", "sat"))
+    assert torch.equal(tokens[dog, -8:], tokens[mat, -8:])
+    assert not tokens[sat, -8:].any()
+    assert tokens[sat, :-8].any()
+
+
+@pytest.mark.parametrize("more", [["--start", "random"], ["--base", "RUN"]])
+def test_vectors_stand_beside_counted_ones_only(more: list[str], run: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("a b c d e f\n" * 30)
+    (tmp_path / "known.vec").write_text("a 1 2\n")
+    words = [str(run) if word == "RUN" else word for word in more]
+    job = ["pretrain", str(tmp_path / "text.txt"), "--vectors", str(tmp_path / "known.vec"), *words]
+    done = CliRunner().invoke(app, [*job, "--out", str(tmp_path / "out")])
+    assert done.exit_code == 4
+    assert "vectors stand beside counted ones" in done.stderr

@@ -1,0 +1,127 @@
+"""Vectors of words that others have made: found whatever file they come in, and refused in one sentence."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import msgpack
+import numpy as np
+import pytest
+
+from headstart.errors import DataError
+from headstart.text.word_vectors import known_vectors, spacy_hash
+
+WORDS = ["", "chat", "paris", "zzz", "été"]
+NUMBERS = {"chat": [3, 4], "Paris": [0, 2], "paris,": [9, 9], "été": [-1, 0], "autre": [1, 1]}
+EXPECTED = [[0, 0], [0.6, 0.8], [0, 1], [0, 0], [-1, 0]]
+
+
+def listed(head: str = "") -> str:
+    return head + "".join(f"{word} {a} {b}\n" for word, (a, b) in NUMBERS.items())
+
+
+def spacy(folder: Path) -> Path:
+    """A folder as spaCy writes it; two words may share a row, and a word may have lost its own (-1)."""
+    (folder / "vocab").mkdir(parents=True)
+    rows = {spacy_hash(word): row for row, word in enumerate(NUMBERS)} | {spacy_hash("zzz"): -1}
+    (folder / "vocab" / "key2row").write_bytes(msgpack.packb(rows))
+    with (folder / "vocab" / "vectors").open("wb") as file:
+        np.save(file, np.array(list(NUMBERS.values()), np.float32))
+    return folder
+
+
+def written(kind: str, folder: Path) -> Path:
+    if kind == "spacy":
+        return spacy(folder / "pipeline")
+    path = folder / kind
+    text = listed("5 2\n" if "head" in kind else "").encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["plain.txt", "head.vec", "head.vec.gz", "spacy"])
+def test_each_word_gets_its_vector_or_that_of_its_capitalized_form(kind: str, tmp_path: Path) -> None:
+    found = known_vectors(written(kind, tmp_path), WORDS)
+    assert found.dtype == np.float32
+    assert found.tolist() == pytest.approx(np.array(EXPECTED), abs=1e-6)
+
+
+def test_the_form_that_is_asked_for_comes_first(tmp_path: Path) -> None:
+    (tmp_path / "a.vec").write_text("Rose 1 0\nrose 0 1\nrose 1 1\n")
+    assert known_vectors(tmp_path / "a.vec", ["rose", "Rose"]).tolist() == [[0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize("word", ["", "a", "seventy", "eighteen", "eighteen-and-one", "œuvre", "🦋"])
+def test_words_of_all_lengths_have_the_number_that_spacy_gives_them(word: str) -> None:
+    """spaCy's own number of "coffee" stands in the doctest; here other lengths, against integers that wrap by themselves."""
+    assert spacy_hash(word) == _with_numpy(word.encode())
+
+
+def _with_numpy(data: bytes) -> int:
+    with np.errstate(over="ignore"):
+        m, r = np.uint64(0xC6A4A7935BD1E995), np.uint64(47)
+        h = np.uint64(1) ^ np.uint64(len(data)) * m
+        blocks = np.frombuffer(data[: len(data) // 8 * 8], "<u8")
+        for k in blocks:
+            k = np.uint64(k) * m
+            h = (h ^ (k ^ k >> r) * m) * m
+        tail = data[len(blocks) * 8 :]
+        for place in reversed(range(len(tail))):
+            h ^= np.uint64(tail[place]) << np.uint64(8 * place)
+        if tail:
+            h *= m
+        h = (h ^ h >> r) * m
+        return int(h ^ h >> r)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("chat 1 2\nchien 1 2 3\n", "line 2 has 3 numbers after the word, expected 2"),
+        ("chat\nchien\n", "line 1 has 0 numbers after the word, expected some"),
+        ("chat un deux\n", "cannot be read as word vectors"),
+        ("chat nan 1\n", "not finite"),
+        ("Hund 1 2\n", "no vector for any of the 5 tokens"),
+        ("", "no vector for any of the 5 tokens"),
+    ],
+)
+def test_what_is_no_list_of_vectors_is_refused(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "a.vec").write_text(text)
+    with pytest.raises(DataError, match=says):
+        known_vectors(tmp_path / "a.vec", WORDS)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.bin", b"5 2\nchat \xff\xfe\x00\x01", "not UTF-8 text. A binary .bin file must be saved as .vec first"),
+        ("a.vec.gz", b"no gzip", "cannot be read as word vectors"),
+        ("a.vec.gz", gzip.compress(listed().encode())[:-12], "cannot be read as word vectors"),
+    ],
+)
+def test_other_bytes_are_refused(name: str, content: bytes, says: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=says):
+        known_vectors(tmp_path / name, WORDS)
+
+
+def test_a_folder_that_is_no_pipeline_or_a_damaged_one_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no such file"):
+        known_vectors(tmp_path / "missing.vec", WORDS)
+    with pytest.raises(DataError, match=r"no vocab/key2row and vocab/vectors, as a spaCy pipeline has"):
+        known_vectors(tmp_path, WORDS)
+    folder = spacy(tmp_path / "pipeline")
+    whole = (folder / "vocab" / "key2row").read_bytes()
+    for damaged in (whole[:-3], b"\x93\x01\x02\x03", b"", b"\xc1" + whole):
+        (folder / "vocab" / "key2row").write_bytes(damaged)
+        with pytest.raises(DataError, match=r"its vectors cannot be read|no vector for any"):
+            known_vectors(folder, WORDS)
+
+
+def test_pickled_vectors_are_not_opened(tmp_path: Path) -> None:
+    folder = spacy(tmp_path / "pipeline")
+    with (folder / "vocab" / "vectors").open("wb") as file:
+        np.save(file, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(DataError, match=r"its vectors cannot be read"):
+        known_vectors(folder, WORDS)
