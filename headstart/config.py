@@ -132,11 +132,7 @@ class TrainConfig(Frozen):
     def scheduled(self, steps: int, eval_every: int) -> TrainConfig:
         """These settings with every 0 that means "depends" filled in."""
         every = self.eval_every or max(1, eval_every)
-        filled = {
-            "steps": self.steps or steps,
-            "eval_every": every,
-            "checkpoint_every": self.checkpoint_every or every,
-        }
+        filled = {"steps": self.steps or steps, "eval_every": every, "checkpoint_every": self.checkpoint_every or every}
         return self.model_copy(update=filled)
 
 
@@ -151,7 +147,7 @@ class PretrainConfig(Frozen):
     teacher: str | None = None  # of the objective distill: a run, or a model made elsewhere
     # Token vectors before the first update: counted, or random; auto: counted where the text is long enough.
     start: Literal["auto", "cooccurrence", "random"] = "auto"
-    vectors: str | None = None  # word vectors that others have made, for half of each counted one: .vec, spaCy's folder
+    vectors: str | None = None  # word vectors made elsewhere, for up to half of each counted one: .vec, spaCy's, a pack
     mask_rate: float = Field(0.15, gt=0, lt=1)  # tokens hidden, when the objective is masked
     samples: tuple[str, ...] = ("",)  # prompts continued after each evaluation, when the objective is causal
     data: CorpusConfig
@@ -181,13 +177,18 @@ class PretrainConfig(Frozen):
             train = train.model_dump(exclude_unset=True)
         return {**given, "train": {"lr": 1e-4, **train}} if isinstance(train, Mapping) and given.get("base") else given
 
+    @property
+    def counted(self) -> bool:
+        """Whether token vectors are counted before the first update, however short the text is."""
+        return self.start == "cooccurrence" or bool(self.vectors)
+
     @model_validator(mode="after")
-    def steps_and_rate_are_given(self) -> Self:
+    def start_steps_and_rate_go_together(self) -> Self:
         if self.vectors and (self.start == "random" or self.base):
             raise ValueError("vectors stand beside counted ones, so start = random and a base cannot have them")
-        if not self.train.steps and self.start != "cooccurrence" and not self.vectors:
+        if not self.train.steps and not self.counted:
             raise ValueError(
-                "train.steps must be 1 or more; 0 needs start = cooccurrence, which has learned something by then"
+                "train.steps must be 1 or more; 0 needs start = cooccurrence, or vectors: something learned"
             )
         if not self.train.lr:
             raise ValueError("train.lr must be above 0")
@@ -231,9 +232,7 @@ class FinetuneConfig(Frozen):
     head_dropout: float = Field(0.1, ge=0, lt=1)
     fit_head: bool = True  # a pretrained base gets the head that fits it (logistic regression), not a random one
     epochs: int = Field(10, ge=1)
-    least_steps: int = Field(
-        0, ge=0
-    )  # updates, should the epochs be fewer; 0: 200 where data.labels leaves none to choose on
+    least_steps: int = Field(0, ge=0)  # updates, should the epochs be fewer; 0: 200 where no row is left to choose on
     features: str | None = None  # folder where what the base makes of the rows, as it is, is kept between runs
     predictions: Literal["texts", "labels", "none"] = "texts"  # kept of the test rows; none: they are not opened
     check: bool = True  # look for copies among the rows; a study looks once for all its runs

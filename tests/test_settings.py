@@ -13,7 +13,7 @@ import typer.main
 from typer.testing import CliRunner
 
 from headstart.cli import app
-from headstart.cli.settings import FLAGS, file_settings, nested_settings, own_settings
+from headstart.cli.settings import FLAGS, file_settings, nested_settings, own_settings, study_settings
 from headstart.config import FinetuneConfig, MatchConfig, PretrainConfig, TranslateConfig
 from headstart.schema import Frozen, parse, read_toml, tables, to_toml
 from headstart.shapes import TransformerConfig
@@ -170,6 +170,25 @@ def test_paths_in_a_file_are_seen_from_where_the_command_is_started(
     (tmp_path / "a.toml").write_text('base = "base"\n[data]\ntrain = "rows.csv"\n')
     settings = file_settings(FinetuneConfig, "a.toml")
     assert (settings["base"], settings["data"]["train"]) == (str(tmp_path / "base"), str(tmp_path / "rows.csv"))
+
+
+def test_paths_of_a_study_file_mean_the_same_from_wherever_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("known.vec", "rows.csv", "text.txt"):
+        Path(name).write_text("a 1\n")
+    Path("teacher").mkdir()
+    Path("a.toml").write_text(
+        'data = {train = "rows.csv"}\n[pretrain]\nvectors = "known.vec"\nteacher = "teacher"\ndata = {paths = ["text.txt"]}\n'
+    )
+    settings = study_settings(Path("a.toml"))
+    assert settings["data"]["train"] == str(tmp_path / "rows.csv")
+    assert settings["pretrain"]["vectors"] == str(tmp_path / "known.vec")
+    assert settings["pretrain"]["teacher"] == str(tmp_path / "teacher")
+    assert settings["pretrain"]["data"]["paths"] == [str(tmp_path / "text.txt")]
+    Path("a.toml").write_text('[pretrain]\nvectors = "french-vectors"\n')
+    assert study_settings(Path("a.toml"))["pretrain"]["vectors"] == "french-vectors"
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def pretrain(
     from headstart.errors import UserError
 
     settled = {"--objective": objective, "--preset": preset, "--size": size, "--tokenizer": tokenizer, "--vocab": vocab,
-               "--start": start, "--teacher": teacher, "--vectors": vectors}  # fmt: skip
+               "--start": start, "--teacher": teacher}  # fmt: skip
     given: dict[str, Any] = {
         "base": placed_base(base) if base else None,
         "allow_pickle": allow_pickle or None,

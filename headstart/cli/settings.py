@@ -118,9 +118,7 @@ def file_settings(kind: Any, file: str) -> dict[str, Any]:
     if isinstance(model, dict) and model.get("vocab"):  # only a run knows that: this file is one's config.toml
         return own_settings(parse(kind, settings, file))
     _place_data(data)
-    for name in ("base", "text", "image", "vectors"):
-        if isinstance(settings.get(name), str):
-            settings[name] = placed_base(settings[name])
+    _place_bases(settings)
     return settings
 
 
@@ -131,10 +129,18 @@ def study_settings(file: Path) -> dict[str, Any]:
     settings = read_toml(file)
     pretraining = settings.get("pretrain")
     _place_data(settings.get("data"))
-    _place_data(pretraining.get("data") if isinstance(pretraining, dict) else None)
+    if isinstance(pretraining, dict):
+        _place_data(pretraining.get("data"))
+        _place_bases(pretraining)
     if isinstance(settings.get("bases"), list):
         settings["bases"] = [placed_base(base) if isinstance(base, str) else base for base in settings["bases"]]
     return settings
+
+
+def _place_bases(settings: dict[str, Any]) -> None:
+    for name in ("base", "teacher", "text", "image", "vectors"):
+        if isinstance(settings.get(name), str):
+            settings[name] = placed_base(settings[name])
 
 
 def _place_data(data: Any) -> None:

@@ -389,7 +389,7 @@ def _pretraining(name: str, path: Path) -> dict[str, Any] | None:
     return {
         "name": name,
         "run": str(path),
-        "objective": getattr(config, "objective", None),
+        **{key: getattr(config, key, None) for key in ("objective", "vectors")},
         "valid_loss": (result.get("valid") or {}).get("loss"),
         **{key: result.get(key) for key in ("seconds", "preparing_seconds", "tokens", "parameters")},
     }

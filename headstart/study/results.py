@@ -151,6 +151,7 @@ class Pretraining(Part):
     name: str
     run: str = ""
     objective: str = ""
+    vectors: str | None = None  # of words, that others have made
     parameters: int | None = None
     tokens: int | None = None
     seconds: float | None = None

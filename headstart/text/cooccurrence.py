@@ -28,13 +28,17 @@ def token_vectors(
 ) -> NDArray[np.float32]:
     """One vector for each of `vocab` tokens, (vocab, width); their mean square is 1. Those without neighbours have none.
 
-    Where there are many texts, in the mean longer than the window, the second half of each vector tells of those that
-    the token stands in. Vectors that others have made, `known` (vocab, any), take up to half of the width.
+    Vectors that others have made, `known` (vocab, any), take up to half of the width, also of tokens that stand nowhere.
     """
-    if known is not None:
-        part = min(width // 2, known.shape[1])
-        frequency = np.bincount(rows.ids, minlength=vocab)
-        return np.hstack([token_vectors(rows, vocab, width - part, seed=seed), _principal(known, frequency, part)])
+    if known is None:
+        return _counted(rows, vocab, width, seed)
+    part = min(width // 2, known.shape[1])
+    frequency = np.bincount(rows.ids, minlength=vocab)
+    return np.hstack([_counted(rows, vocab, width - part, seed), _principal(known, frequency, part)])
+
+
+def _counted(rows: TokenRows, vocab: int, width: int, seed: int) -> NDArray[np.float32]:
+    """Vectors of neighbours and, where there are many texts, in the mean longer than the window, a half of texts."""
     little = len(rows.ids) < LITTLE
     window = WIDE_WINDOW if little else WINDOW
     near = neighbours(rows, vocab, window)

@@ -312,7 +312,7 @@ PACKS = {
     ),
     "french-vectors": Pack(
         "vectors",
-        "500,000 French words with vectors of 300 numbers (fastText, from the web), for pretrain --vectors",
+        "500,000 French words with 20,000 vectors (fastText, from the web), for pretrain --vectors",
         "CC0 (Explosion)",
         _french_vectors,
         "",

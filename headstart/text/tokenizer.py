@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer as Backend
-from tokenizers import decoders
+from tokenizers import decoders, models
 
 from headstart.config import TokenizerConfig
 from headstart.errors import ConfigError, DataError, ModelError
@@ -163,9 +163,12 @@ class Tokenizer:
             yield batch
 
     def words(self) -> list[str]:
-        """What each token is as a word of its own; nothing for special tokens and for pieces that go on a word."""
-        names = [self.backend.id_to_token(i) or "" for i in range(self.size)]
-        return ["" if name.startswith("##") else self.decode([i]).strip() for i, name in enumerate(names)]
+        """What each token is as a word of its own; nothing for special tokens, characters and pieces of words."""
+        whole = isinstance(self.backend.model, models.WordLevel) and not self.by_character
+        pieced = isinstance(self.backend.model, models.WordPiece)
+        pieces = map(self.piece, range(self.size))
+        is_word = [whole or (not p.startswith("##") if pieced else p.startswith(" ")) for p in pieces]
+        return [self.decode([i]).strip() if word else "" for i, word in enumerate(is_word)]
 
     @cached_property
     def seamless(self) -> bool:

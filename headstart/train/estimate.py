@@ -89,7 +89,7 @@ def within_minutes(cfg: PretrainConfig, minutes: float) -> PretrainConfig:
     else:
         spent += cost["evaluations"] * cost["evaluation_seconds"]
     steps = max(0, int((60 * minutes - spent) / update_seconds))
-    if not steps and cfg.start != "cooccurrence":
+    if not steps and not cfg.counted:
         raise ConfigError(f"--minutes {minutes:g}: preparing alone takes {spent:.0f} s. Give more.")
     return _with_steps(cfg, steps)
 

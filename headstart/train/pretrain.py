@@ -23,11 +23,10 @@ from headstart.tasks.metrics import compressed
 from headstart.text.batch import Batch, Batches
 from headstart.text.cooccurrence import token_vectors
 from headstart.text.files import file_facts
-from headstart.text.packs import located
 from headstart.text.read import passed_over, text_files
 from headstart.text.split import Corpus, split_corpus
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
-from headstart.text.word_vectors import digest_of, known_vectors
+from headstart.text.word_vectors import known_vectors, vector_files
 from headstart.train.checkpoint import load_weights, weights
 from headstart.train.loop import prepare_device, train
 from headstart.train.model_dir import HeadSpec, Saved, build_model, write_model
@@ -104,7 +103,7 @@ def prepare(cfg: PretrainConfig, tokenizer: Tokenizer | None = None, kept: Pretr
     if teacher:
         model.head = VectorHead(cfg.model.width, teacher.width)
     model = model.to(cfg.train.device)
-    known = known_vectors(Path(located(cfg.vectors)), tokenizer.words()) if cfg.vectors and not kept else None
+    known = known_vectors(cfg.vectors, tokenizer.words()) if cfg.vectors else None
     if begins_counted(cfg, text) and not kept:
         _start_from_counts(model, text, known)
     if source:
@@ -125,8 +124,7 @@ def _teacher(cfg: PretrainConfig) -> Teacher:
 def begins_counted(cfg: PretrainConfig, text: LanguageText) -> bool:
     """Whether the token vectors are counted before the first update."""
     long_enough = len(text.rows.ids) >= COUNTED_FROM
-    asked = cfg.start == "cooccurrence" or bool(cfg.vectors)
-    return not cfg.base and (asked or (cfg.start == "auto" and long_enough))
+    return not cfg.base and (cfg.counted or (cfg.start == "auto" and long_enough))
 
 
 def _start_from_counts(model: Model, text: LanguageText, known: NDArray[np.float32] | None) -> None:
@@ -157,7 +155,8 @@ def pretrain(cfg: PretrainConfig, out: str | Path, resume: bool = False, watch: 
     with Run.start(out, resume, cfg, prepare_device(cfg.train)) as run:
         if run.finished:
             return run.finish_again(watch)
-        run.check_files(file_facts(text_files(cfg.data.paths)))
+        vectors = vector_files(cfg.vectors) if cfg.vectors else []
+        run.check_files(file_facts([*text_files(cfg.data.paths), *vectors]))
         began = time.perf_counter()
         job = prepare(cfg, _kept_tokenizer(run), _kept_settings(run))
         preparing = time.perf_counter() - began
@@ -252,17 +251,7 @@ def _facts(job: Pretraining) -> dict[str, Any]:
     return {
         "unit": job.cfg.data.unit,
         "counted_vectors": begins_counted(job.cfg, job.text),
-        **(
-            {
-                "vectors": {
-                    "path": job.cfg.vectors,
-                    "sha256": digest_of(Path(located(job.cfg.vectors))),
-                    "tokens": job.known,
-                }
-            }
-            if job.cfg.vectors and job.known  # a run that goes on has told it before
-            else {}
-        ),
+        "known_tokens": job.known,
         "reading": job.corpus.reading.facts(),
         **{key: {name: facts[key] for name, facts in parts.items()} for key in ("rows", "tokens", "unknown")},
         "tokenizer_sha256": job.tokenizer.sha256,
@@ -281,7 +270,7 @@ def _tell(watch: Watch, job: Pretraining) -> None:
     if begins_counted(cfg, text):
         watch.note("Token vectors begin as counted, from which tokens stand together.")
     if job.known:
-        watch.note(f"{job.known:,} of {vocab:,} tokens have a vector in {cfg.vectors}, which takes half of theirs.")
+        watch.note(f"{job.known:,} of {vocab:,} tokens have a vector in {cfg.vectors}, for up to half of theirs.")
     if cfg.teacher:
         watch.note(f"Learning from what {cfg.teacher} says of pieces of the text.")
     if job.fresh:
@@ -311,5 +300,6 @@ def _card(cfg: PretrainConfig, result: dict[str, Any]) -> str:
         f"# A {f'base distilled from {Path(cfg.teacher).name}' if cfg.teacher else f'{cfg.objective} language model'}\n\n{kind}, {cfg.model.layers} layers, width "
         f"{cfg.model.width}, {result['parameters']:,} parameters; trained by Headstart {f'from {Path(cfg.base).name} ' if cfg.base else ''}for {counted(result['steps'], 'step')} "
         f"({result['tokens']:,} tokens), seed {cfg.train.seed}: {score}.\n\n"
-        f"Text: {', '.join(Path(p).name for p in cfg.data.paths)}. Its settings are in config.toml of the run.\n"
+        f"Text: {', '.join(Path(p).name for p in cfg.data.paths)}. "
+        f"{f'Word vectors: {Path(cfg.vectors).name}. ' if cfg.vectors else ''}Its settings are in config.toml of the run.\n"
     )

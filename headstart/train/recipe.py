@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from headstart.config import PretrainConfig
+from headstart.text.cooccurrence import LITTLE as LITTLE_TEXT
 from headstart.text.files import Reading
 from headstart.text.read import read_corpus
 from headstart.train.pretrain import COUNTED_FROM
@@ -21,6 +22,7 @@ CONTEXTS = (128, 256, 512)  # tokens
 READ_WHOLE = 0.9  # of the texts are read to their end, unless they are longer than the longest context
 COUNTED_ENTRIES = 16_384  # at most; a head that is applied to hidden tokens alone can afford more than others
 CHARACTERS_PER_COUNTED = 100  # about twenty sightings of an entry: enough to count with, if not to learn from
+KINDS = {"word": "the commonest words", "wordpiece": "words and pieces of them", "bpe": "pieces of text"}
 SPACED = 0.1  # spaces among the characters of a text, if they part its words: English has 0.17, Chinese none
 
 
@@ -37,13 +39,14 @@ def recipe_for(cfg: PretrainConfig) -> Recipe:
     """The choice for the text of `cfg`; its objective is masked, or what a teacher or a preset ask for."""
     texts = read_corpus(cfg.data.paths, cfg.data.unit, cfg.data.text_column, Reading(cfg.data))
     learns = f"distilling {Path(cfg.teacher).name}" if cfg.teacher else cfg.objective
-    return {"objective": Choice(cfg.objective, learns), **recipe(texts, writes=cfg.objective == "causal")}
+    chosen = recipe(texts, writes=cfg.objective == "causal", known=bool(cfg.vectors))
+    return {"objective": Choice(cfg.objective, learns), **chosen}
 
 
-def recipe(texts: Sequence[str], writes: bool = False) -> Recipe:
-    """The choice for these texts; a model that `writes` keeps capitals and spaces."""
+def recipe(texts: Sequence[str], writes: bool = False, known: bool = False) -> Recipe:
+    """The choice for these texts; a model that `writes` keeps capitals and spaces, and words may be `known` beforehand."""
     lengths = [len(text) for text in texts]
-    if sum(lengths) / CHARACTERS < COUNTED_FROM:
+    if sum(lengths) / CHARACTERS < COUNTED_FROM and not known:
         return {
             "start": Choice("random", f"from random, as the text has fewer than {COUNTED_FROM:,} tokens; {LITTLE}"),
             "model.size": Choice("micro", "size micro"),
@@ -58,11 +61,15 @@ def recipe(texts: Sequence[str], writes: bool = False) -> Recipe:
 
 
 def _vocabulary(characters: int, spaces: int) -> Recipe:
-    """Whole words where spaces part them: what is counted of a word says more than what is counted of its pieces."""
-    kind = "wordpiece" if spaces >= SPACED * characters else "bpe"
+    """Words where spaces part them: what is counted of a word says more than what is counted of its pieces.
+
+    In little text, rare words are better unknown than cut into pieces.
+    """
+    little = characters / CHARACTERS < LITTLE_TEXT
+    kind = "bpe" if spaces < SPACED * characters else "word" if little else "wordpiece"
     entries = min(COUNTED_ENTRIES, characters // CHARACTERS_PER_COUNTED)
     return {
-        "tokenizer.kind": Choice(kind, "words and pieces of them" if kind == "wordpiece" else "pieces of text"),
+        "tokenizer.kind": Choice(kind, KINDS[kind]),
         "tokenizer.vocab": Choice(entries, f"a vocabulary of {entries:,}"),
         "tokenizer.lower": Choice(True, "no capitals"),
     }

@@ -212,8 +212,9 @@ def test_word_vectors_made_elsewhere_take_half_of_each(tmp_path: Path) -> None:
     invoke(*job, "--out", tmp_path / "run")
     facts = Run.open(tmp_path / "run").read_json("data.json")
     assert facts["counted_vectors"]
-    assert facts["vectors"]["tokens"] == 7
-    assert facts["vectors"]["sha256"] == hashlib.sha256((tmp_path / "known.vec").read_bytes()).hexdigest()
+    assert facts["known_tokens"] == 7
+    assert facts["files"][-1]["sha256"] == hashlib.sha256((tmp_path / "known.vec").read_bytes()).hexdigest()
+    assert "Word vectors: known.vec." in (tmp_path / "run" / "model" / "README.md").read_text()
     made = read_model(tmp_path / "run" / "model")
     tokens = made.model.base.get_parameter("tokens.weight").detach()
     dog, mat, sat = (made.tokenizer.encode([word], boundaries=False)[0][0] for word in ("dog", "mat", "sat"))
@@ -231,3 +232,26 @@ def test_vectors_stand_beside_counted_ones_only(more: list[str], run: Path, tmp_
     done = CliRunner().invoke(app, [*job, "--out", str(tmp_path / "out")])
     assert done.exit_code == 4
     assert "vectors stand beside counted ones" in done.stderr
+
+
+def test_a_resumed_run_remembers_its_word_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "text.txt").write_text("a b c d e f\n" * 300)
+    (tmp_path / "known.vec").write_text("a 1 2\nb 2 1\n")
+    job = ["pretrain", tmp_path / "text.txt", "--tokenizer", "word", "--size", "nano", "--context", 8, "--steps", 4,
+           "--set", "train.checkpoint_every=1", "--set", "tokenizer.lower=true", "--vectors", tmp_path / "known.vec",
+           "--out", tmp_path / "run", "--quiet"]  # fmt: skip
+    with monkeypatch.context() as broken:
+        broken.setattr("headstart.train.pretrain.look_back", lambda job: 1 / 0)
+        assert CliRunner().invoke(app, [*map(str, job)]).exit_code == 1
+    before = Run(tmp_path / "run").read_json("data.json")
+    invoke("pretrain", "--out", tmp_path / "run", "--resume", "--quiet")
+    assert Run.open(tmp_path / "run").read_json("data.json") == before
+    assert before["known_tokens"] == 2
+
+
+def test_word_vectors_that_are_not_there_are_told_before_anything_is_read(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("a b c d e f\n" * 300)
+    job = ["pretrain", tmp_path / "text.txt", "--vectors", tmp_path / "no.vec", "--out", tmp_path / "run"]
+    done = CliRunner().invoke(app, [*map(str, job)])
+    assert done.exit_code == 3
+    assert "no.vec: no such file, and no such pack." in done.stderr

@@ -20,12 +20,38 @@ def values(chosen: Recipe) -> dict[str, Any]:
 
 
 def test_much_text_is_counted_in_words_and_then_masked() -> None:
-    chosen = recipe([WORDS] * 2000)
+    chosen = recipe([WORDS] * 6000)
     assert values(chosen) == {
         "start": "cooccurrence", "tokenizer.kind": "wordpiece", "tokenizer.vocab": 16_384, "tokenizer.lower": True,
         "model.size": "micro", "model.context": 256,
     }  # fmt: skip
     assert "most texts are read whole" in chosen["model.context"].why
+
+
+def test_in_little_text_rare_words_are_unknown() -> None:
+    assert values(recipe([WORDS] * 1000))["tokenizer.kind"] == "word"
+    assert values(recipe([WORDS] * 4999))["tokenizer.kind"] == "word"
+    assert values(recipe([WORDS] * 5000))["tokenizer.kind"] == "wordpiece"  # a million tokens of 4.5 characters
+
+
+def test_where_words_are_known_beforehand_little_text_is_counted_too(sentences: Path, tmp_path: Path) -> None:
+    (tmp_path / "known.vec").write_text("the 1 2\ncat 2 1\n")
+    words = [
+        "pretrain",
+        str(sentences),
+        "--objective",
+        "auto",
+        "--unit",
+        "line",
+        "--vectors",
+        str(tmp_path / "known.vec"),
+    ]
+    done = CliRunner().invoke(app, [*words, "--minutes", "0", "--out", str(tmp_path / "run")])
+    assert done.exit_code == 0, done.output
+    assert "token vectors counted first" in done.stderr
+    config = load_run_config(tmp_path / "run" / "config.toml")
+    assert isinstance(config, PretrainConfig)
+    assert (config.start, config.train.steps) == ("cooccurrence", 0)
 
 
 @pytest.mark.parametrize("text", ["的" * 900, "的" * 2700 + WORDS])  # signs, and an English word now and then
@@ -55,9 +81,9 @@ def test_the_context_is_as_long_as_nine_texts_in_ten_unless_these_are_books(char
 @pytest.mark.parametrize(
     ("more", "tokenizer", "told"),
     [
-        ([], ("wordpiece", 10, True), "words and pieces of them; a vocabulary of 10; no capitals"),
-        (["--vocab", "600"], ("wordpiece", 600, True), "words and pieces of them; no capitals"),
-        (["--set", "tokenizer.lower=false"], ("wordpiece", 10, False), "words and pieces of them; a vocabulary of 10;"),
+        ([], ("word", 10, True), "the commonest words; a vocabulary of 10; no capitals"),
+        (["--vocab", "600"], ("word", 600, True), "the commonest words; no capitals"),
+        (["--set", "tokenizer.lower=false"], ("word", 10, False), "the commonest words; a vocabulary of 10;"),
         (["--tokenizer", "word"], ("word", 0, False), "counted first, which pays most of all; size micro"),
         (["--preset", "gpt"], ("bpe", 0, False), "counted first, which pays most of all; size micro"),
     ],
