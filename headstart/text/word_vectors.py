@@ -13,6 +13,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
@@ -102,7 +103,7 @@ def _listed(path: Path, wanted: set[str]) -> Found:
         raise DataError(
             f"{path}: not UTF-8 text. A .zip must be unpacked, and a binary .bin file saved as .vec.", "DATA_VECTORS"
         ) from None
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read as word vectors ({first_line(error)}).", "DATA_VECTORS") from None
     return found
 

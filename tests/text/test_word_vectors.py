@@ -102,8 +102,10 @@ def test_what_is_no_list_of_vectors_is_refused(text: str, says: str, tmp_path: P
             "not UTF-8 text. A .zip must be unpacked, and a binary .bin file saved as .vec",
         ),
         ("a.vec.gz", b"no gzip", "cannot be read as word vectors"),
-        ("a.vec.gz", gzip.compress(listed().encode())[:-12], "cannot be read as word vectors"),
+        ("a.vec.gz", gzip.compress(listed().encode(), mtime=0)[:-12], "cannot be read as word vectors"),
+        ("a.vec.gz", gzip.compress(listed().encode(), mtime=0)[:10] + b"\xff" * 40, "cannot be read as word vectors"),
     ],
+    ids=["binary", "no gzip", "cut off", "damaged"],
 )
 def test_other_bytes_are_refused(name: str, content: bytes, says: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
