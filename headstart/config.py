@@ -21,6 +21,7 @@ from headstart.shapes import (
     HuggingFaceConfig,
     ModelConfig,
     PatchConfig,
+    Pool,
     Seq2SeqConfig,
     SpaceConfig,
     TransformerConfig,
@@ -29,7 +30,6 @@ from headstart.shapes import (
 
 Objective = Literal["causal", "masked", "distill"]
 Unit = Literal["line", "sentence", "document"]
-Pool = Literal["last", "cls", "mean"]
 Long = Literal["truncate", "window"]
 FEW_STEPS = 200  # updates at least, where labels are so few that ten epochs would be ten updates
 
@@ -226,7 +226,8 @@ class FinetuneConfig(Frozen):
     context: int = Field(0, ge=0)  # tokens that a base made elsewhere reads of a text; 0: as many as it can
     scope: str = "full"  # what is trained: full, head, last:K layers, or lora
     lora_rank: int = Field(8, ge=1)  # of the matrices that learn with scope = "lora"
-    pool: Pool | None = None  # None: the last real token of a causal base, [CLS] otherwise
+    # None: what suits the base (usual_pool), or another where a linear probe on held-out rows is clearly better with it.
+    pool: Pool | None = None
     long: Long = "truncate"  # texts longer than the context are cut, or read in windows of which the head gets the mean
     class_weights: bool = False  # rare classes count as much as common ones
     head_dropout: float = Field(0.1, ge=0, lt=1)
@@ -280,11 +281,6 @@ class FinetuneConfig(Frozen):
     @classmethod
     def own_training_defaults(cls, given: Any) -> Any:
         return _with_own_training(cls, given)
-
-
-def usual_pool(model: ModelConfig) -> Pool:
-    """A causal model has read the whole text only at its last token."""
-    return "last" if model.causal else "cls"
 
 
 def usual_rate(model: ModelConfig, scope: str) -> float:

@@ -11,6 +11,7 @@ from headstart.schema import Frozen
 
 Preset = Literal["classic", "gpt", "bert"]
 Size = Literal["nano", "micro", "mini", "small", "medium"]
+Pool = Literal["last", "cls", "mean"]
 
 # layers, heads, width, context
 SIZES: dict[str, tuple[int, int, int, int]] = {
@@ -161,6 +162,7 @@ class HuggingFaceConfig(Frozen):
     head_transform: bool
     activation: Literal["relu", "gelu", "gelu_tanh"]
     norm_eps: float
+    pool: Pool | None = None  # that it was trained with, where its folder names one: sentence encoders
 
     @property
     def theirs(self) -> dict[str, Any]:
@@ -176,6 +178,24 @@ ModelConfig = Annotated[
 
 def is_theirs(given: Any) -> bool:
     return isinstance(given, HuggingFaceConfig) or (isinstance(given, Mapping) and "model_type" in given)
+
+
+def usual_pool(model: ModelConfig) -> Pool:
+    """The pooling that the model was trained with; failing that, what suits its kind.
+
+    A causal model has read the whole text only at its last token. Nothing has taught the [CLS] token of an encoder of
+    ours; that of an external one usually had an objective of its own.
+    """
+    if isinstance(model, HuggingFaceConfig):
+        return model.pool or ("last" if model.causal else "cls")
+    return "last" if model.causal else "mean"
+
+
+def pools_to_try(model: ModelConfig) -> tuple[Pool, ...]:
+    """The usual one first."""
+    usual = usual_pool(model)
+    kinds: tuple[Pool, ...] = ("last" if model.causal else "cls", "mean")
+    return (usual, *(pool for pool in kinds if pool != usual))
 
 
 Spread = Annotated[float, Field(gt=0)]

@@ -213,7 +213,7 @@ def finetune(
     ] = None,
     pool: Annotated[
         str | None,
-        Option(help="What the head reads: last, cls or mean. [default: last of a causal base, cls of a two-way one]"),
+        Option(help="What the head reads: last, cls or mean. [default: what suits the base and the rows]"),
     ] = None,
     long: Annotated[
         str | None,

@@ -160,8 +160,8 @@ def own_settings(config: Any) -> dict[str, Any]:
     Another run with them is the same run; and --size, --epochs or --objective beside them change what depends on
     these too.
     """
-    from headstart.config import usual_pool, usual_rate
-    from headstart.shapes import PRESETS
+    from headstart.config import usual_rate
+    from headstart.shapes import PRESETS, usual_pool
 
     settings = config.model_dump(exclude_none=True)
     train, model = settings["train"], settings["model"]

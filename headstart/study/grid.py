@@ -326,5 +326,5 @@ def _run_baseline(cfg: LabelledConfig, cell: Cell, path: Path) -> None:
     write_file(path / "predictions.jsonl", lines.encode())
     truth = [data.labels.index(e.label) for e in data.test]
     scores = class_scores(truth, [data.labels.index(said) for said in made.predictions], len(data.labels))
-    result = {"test": scores, "seconds": made.seconds, "rate": made.strength, "trained_parameters": made.parameters}
+    result = {"test": scores, "seconds": made.seconds, "rate": made.c, "trained_parameters": made.parameters}
     write_file(path / "result.json", json.dumps(result).encode())

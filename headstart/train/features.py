@@ -10,13 +10,15 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
 from headstart.config import FinetuneConfig
-from headstart.models.heads import Model
-from headstart.tasks.classify import rows_of, vectors_of
+from headstart.models.heads import POOLS, Model
+from headstart.shapes import Pool
+from headstart.tasks.classify import per_text, pooled_by, rows_of
 from headstart.text.split import digest
 from headstart.text.tokenizer import Tokenizer
 from headstart.train.checkpoint import fingerprint, weights
@@ -24,34 +26,38 @@ from headstart.train.disk import write_file
 
 
 class FrozenFeatures:
-    """The pooled vectors of `texts`: computed when first asked for, or read from `cfg.features` if kept there."""
+    """Vectors of `texts` under each of `pools`: computed when first asked for, or read from `cfg.features` if kept there."""
 
-    def __init__(self, model: Model, tokenizer: Tokenizer, cfg: FinetuneConfig, texts: Sequence[str]) -> None:
-        self.model, self.tokenizer, self.cfg = model, tokenizer, cfg
+    def __init__(
+        self, model: Model, tokenizer: Tokenizer, cfg: FinetuneConfig, texts: Sequence[str], pools: Sequence[Pool]
+    ) -> None:
+        self.model, self.tokenizer, self.cfg, self.pools = model, tokenizer, cfg, tuple(pools)
         self.texts = sorted(set(texts))
 
-    def __call__(self, texts: Sequence[str]) -> Tensor:
+    def __call__(self, pool: Pool, texts: Sequence[str]) -> Tensor:
         """One vector for each of some of the texts, (texts, D)."""
         vectors, places = self._vectors
-        return vectors[[places[text] for text in texts]]
+        return vectors[self.pools.index(pool)][[places[text] for text in texts]]
 
     @cached_property
     def _vectors(self) -> tuple[Tensor, dict[str, int]]:
+        """All vectors, (pools, texts, D), and the place of each text among them."""
         file = Path(self.cfg.features) / f"{self._key()}.safetensors" if self.cfg.features else None
         vectors = kept(file, self._made) if file else self._made()
         return vectors, {text: i for i, text in enumerate(self.texts)}
 
     def _made(self) -> Tensor:
         rows, owner, _ = rows_of(self.texts, self.tokenizer, self.model.base, self.cfg.long)
-        place = self.cfg.train.device
-        return vectors_of(self.model, rows, owner, len(self.texts), self.tokenizer.pad, place).cpu()
+        pools, place = [POOLS[pool] for pool in self.pools], self.cfg.train.device
+        found = pooled_by(pools, self.model, rows, self.tokenizer.pad, place)
+        return torch.stack([per_text(vectors, owner, len(self.texts)).cpu() for vectors in found])
 
     def _key(self) -> str:
         decides = (
             fingerprint(weights(self.model.base)),
             self.cfg.model.model_dump_json(),
             self.tokenizer.sha256,
-            f"{self.cfg.pool} {self.cfg.long}",
+            f"{' '.join(self.pools)} {self.cfg.long}",
         )
         return digest(*decides, *self.texts)[:24]
 

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from headstart.config import FinetuneConfig, usual_pool, usual_rate
+from headstart.config import FinetuneConfig, usual_rate
 from headstart.errors import ConfigError
 from headstart.models.base import freeze
-from headstart.models.heads import ClassHead, Model
-from headstart.shapes import PRESETS, ModelConfig
+from headstart.models.heads import POOLS, ClassHead, Model
+from headstart.shapes import PRESETS, ModelConfig, pools_to_try, usual_pool
 from headstart.tasks.classify import ClassBatch, Classify, ClassifyText, class_weights, most_probable
 from headstart.tasks.metrics import class_scores
 from headstart.text.batch import Batches
@@ -28,7 +29,7 @@ from headstart.text.split import Labelled, draw, split_labelled
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
 from headstart.train.checkpoint import Tensors, fingerprint, load_weights, weights
 from headstart.train.features import FrozenFeatures
-from headstart.train.fit_head import fit_head, rows_to_fit
+from headstart.train.linear_probe import Probe, best_probe, fit_probes, install, rows_to_fit
 from headstart.train.loop import prepare_device, train
 from headstart.train.lora import add_lora, merge_lora, plain_name
 from headstart.train.model_dir import HeadSpec, Saved, build_model, write_model
@@ -52,29 +53,35 @@ class Finetuning:
     model: Model
     task: Classify
     batches: Batches[ClassBatch]
-    strength: float | None = None  # of the regression that the head was fitted by; None: it is random
+    probes: tuple[Probe, ...] = ()  # linear probes of the base, its own pooling first; none on fresh weights
+
+    @property
+    def probe(self) -> Probe | None:
+        """The one that the head begins with."""
+        return next((p for p in self.probes if p.pool == self.head.pool), None) if self.cfg.fit_head else None
 
     @property
     def measured(self) -> Callable[[], Iterable[ClassBatch]] | None:
         return self.valid.measured if self.data.valid else None
 
 
-def prepare(cfg: FinetuneConfig, kept: tuple[ModelConfig, Tokenizer] | None = None) -> Finetuning:
+def prepare(cfg: FinetuneConfig, kept: tuple[FinetuneConfig, Tokenizer] | None = None) -> Finetuning:
     """Rows, tokenizer and a model with the weights of the base, or fresh ones.
 
-    `kept` are shape and tokenizer of a run that has begun: it goes on, whatever has become of its base since.
+    `kept` are settings and tokenizer of a run that has begun: it goes on, whatever has become of its base since.
     """
     whole = split_labelled(cfg.data)
     data = draw(whole, cfg.data.labels, cfg.data.draw) if cfg.data.labels else whole
     source = None if kept or cfg.base in PRESETS else open_base(cfg.base, cfg.allow_pickle)
-    shape, tokenizer = kept or _shape_and_tokenizer(cfg, data, source)
+    shape, tokenizer = (kept[0].model, kept[1]) if kept else _shape_and_tokenizer(cfg, data, source)
+    taken = source is not None and cfg.init == "pretrained"
+    settled = cfg.pool or (kept[0].pool if kept else None)
+    pools = (settled,) if settled else pools_to_try(shape) if taken else (usual_pool(shape),)
     cfg = _resolved(cfg, shape, data)
     torch.manual_seed(cfg.train.seed)
-    assert cfg.pool is not None
-    head = HeadSpec("classify", tuple(data.labels), cfg.pool, cfg.head_dropout, cfg.long)
-    model = build_model(shape, head)
+    model = build_model(shape, HeadSpec("classify", tuple(data.labels), pools[0], cfg.head_dropout, cfg.long))
     assert isinstance(model.head, ClassHead)
-    if source and cfg.init == "pretrained":
+    if source and taken:
         load_weights(model.base, weights(source.model.base))
     if cfg.class_weights:
         model.head.weights.copy_(class_weights(data.train, data.labels))
@@ -87,23 +94,30 @@ def prepare(cfg: FinetuneConfig, kept: tuple[ModelConfig, Tokenizer] | None = No
         read = [e.text for rows in whole.parts().values() for e in rows]
     else:
         read = [*known, *valid.texts]
-    features = FrozenFeatures(model, tokenizer, cfg, read)
-    strength = None
-    if cfg.fit_head and source and cfg.init == "pretrained":  # a random base has nothing to fit
-        strength = fit_head(
+    features = FrozenFeatures(model, tokenizer, cfg, read, pools)
+    probes: tuple[Probe, ...] = ()
+    if taken and (cfg.fit_head or len(pools) > 1):  # fresh weights have nothing to probe
+        targets = [text.targets[i] for i in fitted]
+        probes = fit_probes(
             model.head,
-            (features(known), [text.targets[i] for i in fitted]),
-            (features(valid.texts), valid.targets),
+            pools,
+            lambda pool: ((features(pool, known), targets), (features(pool, valid.texts), valid.targets)),
         )
+    pool = best_probe(probes).pool if probes else pools[0]
+    cfg = cfg.model_copy(update={"pool": pool})
+    model.head.pool = POOLS[pool]
+    if probes and cfg.fit_head:
+        install(model.head, best_probe(probes))
     freeze(model.base, cfg.scope)
     if cfg.scope == "lora":
         add_lora(model.base, cfg.lora_rank)
     if cfg.scope == "head":
         for part in (text, valid, test):
-            part.features = features
+            part.features = partial(features, pool)
     batches = text.batches(cfg.train.batch_size, cfg.train.seed)
     task = Classify(len(data.labels))
-    return Finetuning(cfg, data, source, tokenizer, text, valid, test, head, model, task, batches, strength)
+    head = HeadSpec("classify", tuple(data.labels), pool, cfg.head_dropout, cfg.long)
+    return Finetuning(cfg, data, source, tokenizer, text, valid, test, head, model, task, batches, probes)
 
 
 def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:
@@ -145,10 +159,10 @@ def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: 
         return run.finish(result, cfg.train.keep_checkpoints)
 
 
-def _kept(run: Run) -> tuple[ModelConfig, Tokenizer]:
+def _kept(run: Run) -> tuple[FinetuneConfig, Tokenizer]:
     config = run.config
     assert isinstance(config, FinetuneConfig), "Run.start has made sure of the job"
-    return config.model, Tokenizer.load(run.path / "model" / "tokenizer.json")
+    return config, Tokenizer.load(run.path / "model" / "tokenizer.json")
 
 
 def _shape_and_tokenizer(cfg: FinetuneConfig, data: Labelled, source: Saved | None) -> tuple[ModelConfig, Tokenizer]:
@@ -170,12 +184,11 @@ def _resolved(cfg: FinetuneConfig, shape: ModelConfig, data: Labelled) -> Finetu
             "--long window: a context of 2 tokens holds a start and an end, and nothing of the text. Give --context 3 or more."
         )
     per_epoch = -(-len(data.train) // (cfg.train.batch_size * cfg.train.accumulate))
-    pool = cfg.pool or usual_pool(shape)
     steps = cfg.usual_steps(per_epoch, few=bool(cfg.data.labels) and not data.valid)
     train = cfg.train.scheduled(steps, eval_every=per_epoch if data.valid else steps // 10)
     if not train.lr:
         train = train.model_copy(update={"lr": usual_rate(shape, cfg.scope)})
-    return cfg.model_copy(update={"model": shape, "pool": pool, "train": train})
+    return cfg.model_copy(update={"model": shape, "train": train})
 
 
 def _commonest(data: Labelled) -> dict[str, Any]:
@@ -196,8 +209,13 @@ def _tell_facts(run: Run, job: Finetuning, watch: Watch) -> dict[str, Any]:
     )
     for warning in [*data.reading.notes(), *(facts["hygiene"]["warnings"] if facts["hygiene"] else ())]:
         watch.note(f"Note: {warning}")
-    if job.cfg.fit_head and job.source and job.cfg.init == "pretrained" and job.strength is None:
-        watch.note("Note: a label has no training rows, so the head begins with random weights, not with fitted ones.")
+    if job.cfg.fit_head and job.source and job.cfg.init == "pretrained" and not job.probes:
+        watch.note(
+            "Note: a label has no training rows, so the head starts from random weights, not from a linear probe."
+        )
+    if len(job.probes) > 1 and job.probes[0].accuracy is not None:
+        scores = ", ".join(f"{probe.pool} {probe.accuracy:.3f}" for probe in job.probes)
+        watch.note(f"Pooling: {job.head.pool} (accuracy of a linear probe on held-out rows: {scores}).")
     if any(cut.values()):
         told = ", ".join(f"{count} of {facts['rows'][name]} {name}" for name, count in cut.items() if count)
         watch.note(f"Note: texts longer than the base's context were cut: {told} rows.")
@@ -219,7 +237,10 @@ def _open_receipt(run: Run, job: Finetuning) -> dict[str, Any]:
         "init": cfg.init,
         "copied": sorted(base) if taken else [],
         "new": sorted(added) if taken else sorted([*base, *added]),
-        "head_strength": job.strength,
+        "head_strength": job.probe.c if job.probe else None,
+        "pool": job.head.pool,
+        "usual_pool": usual_pool(cfg.model),
+        "probe_accuracy": {probe.pool: probe.accuracy for probe in job.probes},
         "unused": sorted([*(set(heads) - set(source.fresh)), *source.unused]) if taken and source else [],
         "base_sha256_before": fingerprint(base),
         "frozen": {name: fingerprint({name: base[name]}) for name in frozen},

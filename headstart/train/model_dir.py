@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from headstart.config import Long, Pool
+from headstart.config import Long
 from headstart.errors import ModelError
 from headstart.models.base import Base
 from headstart.models.heads import POOLS, ClassHead, LanguageHead, Model
@@ -29,7 +29,7 @@ from headstart.models.huggingface import KINDS, HuggingFaceBase
 from headstart.models.layout import counterpart, from_disk, to_disk
 from headstart.models.transformer import Transformer
 from headstart.schema import parse
-from headstart.shapes import HuggingFaceConfig, ModelConfig, TransformerConfig
+from headstart.shapes import HuggingFaceConfig, ModelConfig, Pool, TransformerConfig
 from headstart.text.tokenizer import Tokenizer
 from headstart.train.checkpoint import Tensors, load_weights, must_fit, weights
 from headstart.train.disk import write_file

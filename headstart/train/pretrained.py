@@ -23,7 +23,7 @@ from headstart.errors import ConfigError, ModelError, did_you_mean, first_line
 from headstart.models.huggingface import ACTIVATIONS, shape_of, usable
 from headstart.models.layout import counterpart, from_disk, our_name, their_name, to_disk
 from headstart.schema import parse
-from headstart.shapes import PRESETS, HuggingFaceConfig, ModelConfig, TransformerConfig
+from headstart.shapes import PRESETS, HuggingFaceConfig, ModelConfig, Pool, TransformerConfig
 from headstart.text.hub import get_model
 from headstart.text.pack_contents import PACKS
 from headstart.text.packs import located
@@ -36,6 +36,11 @@ from headstart.train.run import Run
 MODELS = [name for name, pack in PACKS.items() if pack.kind == "model"]
 # What files hold beside a base's weights: constants that it makes itself, and the pooler, which belongs to a head.
 _CONSTANT = re.compile(r"(^|\.)(position_ids|inv_freq|attn\.bias|attn\.masked_bias)$|^pooler\.")
+_POOLING_MODES: dict[Pool, str] = {  # in the configuration of sentence-transformers
+    "mean": "pooling_mode_mean_tokens",
+    "cls": "pooling_mode_cls_token",
+    "last": "pooling_mode_lasttoken",
+}
 _PICKLED = ("pytorch_model.bin", "model.pt", "model.pth", "model.pkl", "model.ckpt")
 
 
@@ -99,6 +104,7 @@ def _shape(folder: Path, gguf: Gguf | None) -> tuple[HuggingFaceConfig, Tokenize
         cfg, tokenizer = shape_of(gguf.described, str(folder)), gguf.tokenizer
     elif (file := folder / "tokenizer.json").exists():
         cfg, tokenizer = shape_of(config_of(folder), str(folder / "config.json")), Tokenizer.load(file)
+        cfg = cfg.model_copy(update={"pool": _declared_pool(folder)})
     else:  # other files count the tokens from elsewhere: XLM-R's SentencePiece model is off by one
         raise ModelError(
             f"{folder}: tokenizer.json is missing. AutoTokenizer of transformers opens others and saves it."
@@ -122,6 +128,29 @@ def read_pretrained(folder: Path, allow_pickle: bool = False) -> Saved:
     fresh = {name: t for name, t in weights(model).items() if name not in state}
     load_weights(model, {**fresh, **state})
     return Saved(model.eval(), tokenizer, cfg, spec, tuple(sorted(fresh)), tuple(unused))
+
+
+def _declared_pool(folder: Path) -> Pool | None:
+    """The pooling that a folder of sentence-transformers names for its model, if it is one of ours."""
+    if not (folder / "modules.json").exists():
+        return None
+    try:
+        modules = json.loads((folder / "modules.json").read_text("utf-8"))
+        parts = [module["path"] for module in modules if str(module["type"]).endswith(".Pooling")]
+        if len(parts) != 1 or not re.fullmatch(r"[\w-]+", parts[0]):
+            return None
+        modes = json.loads((folder / parts[0] / "config.json").read_text("utf-8"))
+        chosen = [pool for pool, key in _POOLING_MODES.items() if modes.get(key) or modes.get("pooling_mode") == pool]
+        others = [
+            key
+            for key, on in modes.items()
+            if key not in _POOLING_MODES.values() and key.startswith("pooling_mode_") and on
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ModelError(
+            f"{folder}: modules.json or the pooling that it names is damaged ({first_line(error)})."
+        ) from None
+    return chosen[0] if len(chosen) == 1 and not others else None
 
 
 def into_ours(saved: Saved) -> Saved:

@@ -55,7 +55,7 @@ def test_what_another_base_makes_of_the_texts_is_kept_apart(base, reviews, tmp_p
     for activation in ("gelu_tanh", "relu"):  # the weights are the same
         model = job.cfg.model.model_copy(update={"activation": activation})
         cfg = job.cfg.model_copy(update={"model": model, "features": str(tmp_path / "kept")})
-        FrozenFeatures(job.model, job.tokenizer, cfg, ["a film"])(["a film"])
+        FrozenFeatures(job.model, job.tokenizer, cfg, ["a film"], ["mean"])("mean", ["a film"])
     assert len(list((tmp_path / "kept").iterdir())) == 2
 
 

@@ -82,7 +82,7 @@ def test_a_scratch_run_copies_nothing_and_is_otherwise_the_same(base: Path, revi
     full, scratch = Run.open(tmp_path / "full"), Run.open(tmp_path / "scratch")
     assert scratch.read_json("receipt.json")["copied"] == []
     one, other = full.config.model_dump(), scratch.config.model_dump()
-    assert {key for key in one if one[key] != other[key]} == {"init"}
+    assert {key for key in one if one[key] != other[key]} - {"pool"} == {"init"}  # a probe may choose another pooling
     assert full.read_json("data.json") == scratch.read_json("data.json")
 
 

@@ -20,7 +20,7 @@ from headstart.config import TokenizerConfig
 from headstart.errors import ConfigError, ModelError, NetworkError, UserError
 from headstart.models.transformer import Transformer
 from headstart.schema import merge, parse, to_toml
-from headstart.shapes import HuggingFaceConfig
+from headstart.shapes import HuggingFaceConfig, usual_pool
 from headstart.text.batch import pad
 from headstart.text.tokenizer import Tokenizer
 from headstart.train.model_dir import build_base, describe_model, write_model
@@ -343,3 +343,54 @@ def test_a_name_of_the_hub_without_a_network_is_one_sentence() -> None:
 def test_a_base_that_is_nothing_is_told_what_there_could_be() -> None:
     with pytest.raises(ConfigError, match=r"'minilmm' is neither a run, .* Did you mean 'minilm'\? .*hf:NAME"):
         find_base("minilmm")
+
+
+def name_pooling(folder: Path, modes: Any, where: str = "1_Pooling") -> None:
+    """What sentence-transformers writes beside a model."""
+    kinds = {"": "Transformer", where: "Pooling", "2_Normalize": "Normalize"}
+    modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds.items()]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(modes))
+
+
+@pytest.mark.parametrize(
+    ("modes", "pool"),
+    [
+        ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, "mean"),
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
+        ({"pooling_mode_lasttoken": True}, "last"),
+        ({"pooling_mode": "mean"}, "mean"),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True}, None),  # both beside each other
+        ({"pooling_mode_max_tokens": True}, None),
+    ],
+)
+def test_a_sentence_encoder_brings_its_own_pooling(make: Make, modes: dict[str, Any], pool: str | None) -> None:
+    folder, _ = make("bert", "BertModel")
+    name_pooling(folder, modes)
+    shape = read_pretrained(folder).config
+    assert shape.pool == pool
+    assert usual_pool(shape) == (pool or "cls")
+
+
+def test_the_pooling_of_a_plain_encoder_or_decoder_follows_from_its_kind(make: Make) -> None:
+    assert [usual_pool(read_pretrained(make(kind)[0]).config) for kind in ("bert", "gpt2")] == ["cls", "last"]
+
+
+def test_nothing_outside_the_folder_is_read_for_its_pooling(make: Make) -> None:
+    folder, _ = make("bert", "BertModel")
+    name_pooling(folder, {"pooling_mode_mean_tokens": True}, where="../1_Pooling")
+    (folder.parent / "1_Pooling").mkdir()
+    (folder.parent / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    assert read_pretrained(folder).config.pool is None
+
+
+@pytest.mark.parametrize("modes", [[], "mean", None, {"pooling_mode": ["mean"]}])
+def test_a_damaged_pooling_is_refused_or_passed_over(make: Make, modes: Any) -> None:
+    folder, _ = make("bert", "BertModel")
+    name_pooling(folder, modes)
+    if isinstance(modes, dict):
+        assert read_pretrained(folder).config.pool is None
+    else:
+        with pytest.raises(ModelError, match=r"modules\.json or the pooling that it names is damaged"):
+            read_pretrained(folder)

@@ -18,6 +18,7 @@ from headstart.cli import app
 from headstart.config import FinetuneConfig, PretrainConfig, TokenizerConfig
 from headstart.errors import ModelError, UserError
 from headstart.models.decode import Sampling
+from headstart.models.huggingface import KINDS
 from headstart.schema import parse
 from headstart.shapes import HuggingFaceConfig
 from headstart.text.tokenizer import Tokenizer
@@ -64,11 +65,13 @@ def base(
 
 def classifier(base: str, reviews: Path, out: Path, **settings: Any) -> Path:
     train = {"batch_size": 8, "tensorboard": False, "lr": 1e-2}
-    model = (
+    model: dict[str, Any] = (
         {"model": {"size": "nano"}, "tokenizer": {"kind": "word"}, "init": "scratch"}
         if base in ("gpt", "bert", "classic")
         else {}
     )
+    kind = json.loads((Path(base) / "config.json").read_text())["model_type"] if Path(base).is_dir() else ""
+    model["pool"] = "last" if base == "gpt" or (kind and KINDS[kind].causal) else "cls"  # those that transformers has
     finetune(parse(FinetuneConfig, {"base": base, "epochs": 3, "data": {"train": str(reviews)}, "train": train, **model, **settings}), out)  # fmt: skip
     return out
 
