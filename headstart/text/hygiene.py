@@ -1,16 +1,13 @@
 """What is wrong with data before anything is learned from it: copies, leaks, contradictions, lengths.
 
-Three kinds of likeness, each stronger than the next: *exact* (case, white space and composition aside), *contained*
-(one row stands inside another, five words or more), and *near* (Jaccard likeness of words and pairs of words 0.8 or
-more). All three are exact counts, not estimates. A test row that is like a row learned from is a leak.
+Three kinds of duplicates are looked for: exact, contained and near (duplicates.py). A test row that is a duplicate of a
+training row is a leak.
 """
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,14 +15,13 @@ from numpy.typing import NDArray
 
 from headstart.errors import DataError
 from headstart.quantities import counted
+from headstart.text.duplicates import Found, Rows, contained, exact, near, normal
 from headstart.text.files import is_blank
 from headstart.text.read import Example
 from headstart.text.tables import first_few
 from headstart.text.tokenizer import Tokenizer
 
-FEWEST_WORDS = 5  # of a row that can be said to stand inside another
-NEAR = 0.8
-MOST_COMPARED = 100_000  # rows; beyond this many, contained and near copies are not looked for
+MOST_ROWS, MOST_WORDS = 400_000, 12_000_000  # beyond either, contained and near duplicates are not looked for
 SHOWN = 20  # examples of each finding
 
 Splits = Mapping[str, Sequence[Example]]  # in the order in which they are learned from: train, valid, test
@@ -36,10 +32,11 @@ def check(splits: Splits) -> dict[str, Any]:
     rows = [(name, example) for name, examples in splits.items() for example in examples]
     texts = [normal(example.text) for _, example in rows]
     of = [name for name, _ in rows]
-    alike: dict[str, dict[str, Any]] = {"exact": _by_split(_exact(texts), of, splits)}
-    if len(texts) <= MOST_COMPARED:
-        alike["contained"] = _by_split(_contained(texts), of, splits)
-        alike["near"] = _by_split(_near(texts), of, splits)
+    numbers = {name: number for number, name in enumerate(splits)}
+    words = Rows.read(texts, [numbers[name] for name in of])
+    all_kinds = len(texts) <= MOST_ROWS and len(words.words) <= MOST_WORDS
+    kinds = (exact, contained, near) if all_kinds else (exact,)
+    alike = {kind.__name__: _by_split(kind(words), of, splits) for kind in kinds}
     report: dict[str, Any] = {
         "splits": {name: _describe(examples) for name, examples in splits.items()},
         **{kind: alike.get(kind) for kind in ("exact", "contained", "near")},
@@ -79,85 +76,14 @@ def token_facts(examples: Sequence[Example], tokenizer: Tokenizer, context: int 
     return facts
 
 
-def normal(text: str) -> str:
-    """What two copies of a text have in common: case, white space and composition set aside.
-
-    >>> normal(" A  Dog") == normal("a dog")
-    True
-    """
-    return " ".join(unicodedata.normalize("NFC", text).casefold().split())
-
-
-Pairs = Iterable[tuple[int, int]]  # row numbers of two rows that are alike, the earlier first
-
-
-def _exact(texts: Sequence[str]) -> Pairs:
-    first: dict[str, int] = {}
-    for i, text in enumerate(texts):
-        before = first.setdefault(text, i)
-        if before != i and text:  # blank rows are told as such
-            yield before, i
-
-
-def _contained(texts: Sequence[str]) -> Pairs:
-    """Pairs in which one row's words stand, in a row, inside the other's; found through the shorter one's rarest word."""
-    padded = [f" {text} " for text in texts]
-    words = [text.split() for text in texts]
-    holders: defaultdict[str, list[int]] = defaultdict(list)
-    for i, row in enumerate(words):
-        for word in set(row):
-            holders[word].append(i)
-    for i, row in enumerate(words):
-        if len(row) < FEWEST_WORDS:
-            continue
-        rarest = min(row, key=lambda word: len(holders[word]))
-        for j in holders[rarest]:
-            if j != i and len(padded[i]) < len(padded[j]) and padded[i] in padded[j]:
-                yield min(i, j), max(i, j)
-
-
-def _near(texts: Sequence[str]) -> Pairs:
-    """Pairs of a likeness of NEAR or more that are not exact copies.
-
-    Two sets can only be that alike if they share one of their rarest members: of n, the n - ceil(NEAR n) + 1 rarest.
-    Only rows that do are compared (prefix filtering, Bayardo et al. 2007), so nothing is missed.
-    """
-    shingles = [_shingles(text) for text in texts]
-    if not shingles:
-        return
-    members, counts = np.unique(np.concatenate(shingles), return_counts=True)
-    index: defaultdict[int, list[int]] = defaultdict(list)
-    for i, row in enumerate(shingles):
-        if not len(row):
-            continue
-        rare = counts[np.searchsorted(members, row)]
-        ordered = row[np.lexsort((row, rare))]
-        prefix = ordered[: len(row) - int(np.ceil(NEAR * len(row))) + 1].tolist()
-        for j in sorted({j for member in prefix for j in index[member]}):
-            other = shingles[j]
-            if min(len(row), len(other)) < NEAR * max(len(row), len(other)) or texts[i] == texts[j]:
-                continue
-            shared = len(np.intersect1d(row, other, assume_unique=True))
-            if shared >= NEAR * (len(row) + len(other) - shared):
-                yield j, i
-        for member in prefix:
-            index[member].append(i)
-
-
-def _shingles(text: str) -> NDArray[np.int64]:
-    words = text.split()
-    pairs = [f"{a} {b}" for a, b in pairwise(words)]
-    return np.unique(np.array([hash(s) for s in words + pairs], dtype=np.int64))
-
-
-def _by_split(pairs: Pairs, of: Sequence[str], splits: Splits) -> dict[str, Any]:
+def _by_split(pairs: Found, of: Sequence[str], splits: Splits) -> dict[str, Any]:
     """Copies inside each split, and rows of later splits that are like a row of an earlier one."""
     names = list(splits)
     first = {name: sum(len(splits[n]) for n in names[:k]) for k, name in enumerate(names)}
     inside: dict[str, set[int]] = {name: set() for name in names}
     leaked: dict[str, set[int]] = {name: set() for name in names}
     shown: list[dict[str, Any]] = []
-    for i, j in pairs:
+    for i, j in zip(*(side.tolist() for side in pairs), strict=True):
         a, b = of[i], of[j]
         if a == b:
             inside[b].add(j)
@@ -231,7 +157,10 @@ def _warnings(report: dict[str, Any], splits: Splits) -> list[str]:
         if rows
     ]
     if report["near"] is None:
-        told.append(f"More than {MOST_COMPARED:,} rows: only exact copies were looked for.")
+        told.append(
+            f"More than {MOST_ROWS:,} rows or {MOST_WORDS:,} words: only exact duplicates were looked for, no contained "
+            "or near ones."
+        )
     if report["conflicts"]["texts"]:
         told.append(f"{counted(report['conflicts']['texts'], 'text', 'stands', 'stand')} under more than one label.")
     labels = sorted({label for part in report["splits"].values() for label in part["labels"] if not is_blank(label)})

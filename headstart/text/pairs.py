@@ -18,8 +18,8 @@ from typing import Any
 
 from headstart.config import PairsConfig
 from headstart.errors import DataError
+from headstart.text.duplicates import normal
 from headstart.text.files import PLAIN, Reading, is_blank, lines, read_text
-from headstart.text.hygiene import normal
 from headstart.text.read import squeezed
 from headstart.text.split import digest, hash_split
 from headstart.text.tables import first_few, is_table, read_columns

@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 from headstart.config import CorpusConfig, LabelledConfig
 from headstart.errors import DataError, did_you_mean
+from headstart.text.duplicates import normal
 from headstart.text.files import PLAIN, Reading
-from headstart.text.hygiene import check, normal
+from headstart.text.hygiene import check
 from headstart.text.read import Example, read_corpus, read_labelled
 
 T = TypeVar("T")

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from headstart.config import CorpusConfig, LabelledConfig
 from headstart.errors import DataError
-from headstart.text.hygiene import check, normal
+from headstart.text.duplicates import normal
+from headstart.text.hygiene import check
 from headstart.text.read import Example
 from headstart.text.split import Labelled, draw, hash_split, split_corpus, split_labelled
 
