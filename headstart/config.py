@@ -1,8 +1,7 @@
 """Every knob on one page. No torch here.
 
-A run's settings are a PretrainConfig, a FinetuneConfig, a TranslateConfig or a MatchConfig. What a user leaves out takes the default written
-here; what depends on the data (vocabulary, steps of an epoch) is filled in when the job starts, and the
-whole is written to config.toml of the run.
+A run's settings are a PretrainConfig, FinetuneConfig, TranslateConfig or MatchConfig, written to config.toml of the run. What a user leaves out
+takes the default written here; what depends on the data (vocabulary, steps of an epoch) is filled in when the job starts.
 """
 
 from __future__ import annotations
@@ -70,6 +69,9 @@ class LabelledConfig(ReadConfig):
     test: str | None = None
     text_column: str | None = None
     label_column: str | None = None
+    skip_blank: bool = False  # rows without a text or a label are left out and counted, not refused
+    clean_labels: bool = False  # labels that differ only by white space or case become one, and are counted
+    any_labels: bool = False  # labels that look like numbers, ids or lists are taken for classes, not refused
     valid_fraction: float = Field(0.2, gt=0, lt=1)  # of what is not test
     test_fraction: float = Field(0.2, ge=0, lt=1)
     split_seed: int = 0

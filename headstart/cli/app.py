@@ -93,6 +93,13 @@ TextColumn = Annotated[
 LabelColumn = Annotated[
     str | None, Option("--label-column", help="Column that holds the label. [default: found by its name]")
 ]
+SkipBlank = Annotated[bool, Option("--skip-blank", help="Leave rows without a text or a label out, and count them.")]
+CleanLabels = Annotated[
+    bool, Option("--clean-labels", help="Make labels one that differ only by white space or case, and count them.")
+]
+AnyLabels = Annotated[
+    bool, Option("--any-labels", help="Take labels for classes that look like numbers, ids or lists.")
+]
 Batch = Annotated[int | None, Option("--batch-size", help="Examples in one forward pass. [default: 16]")]
 Rate = Annotated[
     float | None, Option("--lr", help="Peak learning rate. [default: what suits the base: 0.0005 for one of ours]")
@@ -162,13 +169,22 @@ def reading_settings(
     }
 
 
+def row_settings(skip_blank: bool, clean_labels: bool, any_labels: bool = False) -> dict[str, Any]:
+    return {
+        "data.skip_blank": skip_blank or None,
+        "data.clean_labels": clean_labels or None,
+        "data.any_labels": any_labels or None,
+    }
+
+
 def reading_for(settings: dict[str, Any]) -> Reading:
     """How to read, for a verb that has no job to configure."""
-    from headstart.config import ReadConfig
+    from headstart.config import LabelledConfig
     from headstart.schema import parse
     from headstart.text.files import Reading
 
-    return Reading(parse(ReadConfig, nested_settings(settings, None).get("data", {})))
+    data = nested_settings(settings, None).get("data", {})
+    return Reading(parse(LabelledConfig, {"train": "", **data}))  # whose file it is makes no difference
 
 
 def training_settings(

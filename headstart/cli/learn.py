@@ -8,9 +8,11 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from headstart.cli.app import (
+    AnyLabels,
     BadBytes,
     BaseToGoOn,
     Batch,
+    CleanLabels,
     Config,
     Context,
     Debug,
@@ -28,6 +30,7 @@ from headstart.cli.app import (
     Seed,
     Set,
     Size,
+    SkipBlank,
     Start,
     StrictLeakage,
     StripNul,
@@ -40,6 +43,7 @@ from headstart.cli.app import (
     app,
     job_config,
     reading_settings,
+    row_settings,
     training_settings,
 )
 from headstart.cli.complete import runs
@@ -228,6 +232,9 @@ def finetune(
     test: Annotated[str | None, Option(help="Test rows. [default: held out from DATA]")] = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
+    skip_blank: SkipBlank = False,
+    clean_labels: CleanLabels = False,
+    any_labels: AnyLabels = False,
     class_weights: Annotated[
         bool, Option("--class-weights", help="Rare classes count as much as common ones.")
     ] = False,
@@ -280,6 +287,7 @@ def finetune(
         "model.size": size,
         "model.context": context if base in PRESETS else None,
     }
+    given |= row_settings(skip_blank, clean_labels, any_labels)
     given |= reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes)
     given |= training_settings(batch_size, lr, seed, device, threads)
     config = job_config(

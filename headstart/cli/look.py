@@ -9,6 +9,7 @@ from typer import Argument, Option
 
 from headstart.cli.app import (
     BadBytes,
+    CleanLabels,
     Context,
     Debug,
     Encoding,
@@ -18,11 +19,13 @@ from headstart.cli.app import (
     RunArgument,
     Set,
     Size,
+    SkipBlank,
     StripNul,
     TextColumn,
     app,
     reading_for,
     reading_settings,
+    row_settings,
 )
 from headstart.cli.settings import nested_settings
 from headstart.cli.terminal import accuracy_line, guarded, share, show, show_json, show_notes, show_table
@@ -153,6 +156,8 @@ def evaluate(
     ] = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
+    skip_blank: SkipBlank = False,
+    clean_labels: CleanLabels = False,
     encoding: Encoding = None,
     on_bad_bytes: BadBytes = None,
     strip_nul: StripNul = False,
@@ -166,7 +171,8 @@ def evaluate(
     from headstart.text.packs import located
     from headstart.train.run import Run
 
-    reading = reading_for(reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes))
+    how = reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes)
+    reading = reading_for(how | row_settings(skip_blank, clean_labels))
     if isinstance(Run.open(run).config, PretrainConfig):
         from headstart.use.language import LanguageModel
 

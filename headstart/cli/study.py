@@ -11,8 +11,10 @@ import typer
 from typer import Argument, Option
 
 from headstart.cli.app import (
+    AnyLabels,
     BadBytes,
     Batch,
+    CleanLabels,
     Context,
     Debug,
     Encoding,
@@ -22,6 +24,7 @@ from headstart.cli.app import (
     Quiet,
     Set,
     Size,
+    SkipBlank,
     Start,
     StrictLeakage,
     StripNul,
@@ -31,6 +34,7 @@ from headstart.cli.app import (
     Vocab,
     app,
     reading_settings,
+    row_settings,
 )
 from headstart.cli.settings import nested_settings, placed, placed_base, study_settings
 from headstart.cli.terminal import Bar, guarded, show, show_json, show_table
@@ -108,6 +112,9 @@ def compare(
     test: Annotated[str | None, Option(help="Test rows; held out from DATA if not given.")] = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
+    skip_blank: SkipBlank = False,
+    clean_labels: CleanLabels = False,
+    any_labels: AnyLabels = False,
     encoding: Encoding = None,
     on_bad_bytes: BadBytes = None,
     strip_nul: StripNul = False,
@@ -155,6 +162,7 @@ def compare(
         "finetune.pool": pool,
         "finetune.train.batch_size": batch_size,
     }
+    given |= row_settings(skip_blank, clean_labels, any_labels)
     given |= reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes)
     nested = merge(study_settings(config) if config else {}, nested_settings(given, settings))
     study_config = parse(StudyConfig, nested, str(config) if config else "the settings")

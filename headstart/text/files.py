@@ -70,23 +70,54 @@ class Reading:
         self._replaced: dict[str, int] = {}  # by place: what is read twice is counted once
         self._nuls: dict[str, int] = {}
         self._marked: dict[str, str] = {}  # what a byte-order mark says where it is not UTF-8
+        self._blank: dict[str, int] = {}  # rows left out
+        self._spelled: dict[str, dict[str, tuple[str, int]]] = {}  # labels, what they became, and in how many rows
+        self._notes: dict[str, str] = {}  # other things to be told
+
+    def note(self, place: str, what: str) -> None:
+        """Something to be told of a place, once."""
+        self._notes[place] = what
+
+    def skipped(self, path: str, rows: int) -> None:
+        """So many rows of a file were left out, because their text or label is blank."""
+        self._blank[path] = rows
+
+    def respelled(self, path: str, labels: dict[str, tuple[str, int]]) -> None:
+        """Labels of a file were spelled otherwise, each in so many rows."""
+        self._spelled[path] = labels
 
     def facts(self) -> dict[str, int]:
-        """How many places could not be decoded, and how many NUL characters were left out."""
-        return {"replaced": sum(self._replaced.values()), "nuls_removed": sum(self._nuls.values())}
+        """How many places could not be decoded, how many NUL characters and rows were left out, how many labels changed."""
+        changed = sum(rows for labels in self._spelled.values() for _, rows in labels.values())
+        return {
+            "replaced": sum(self._replaced.values()),
+            "nuls_removed": sum(self._nuls.values()),
+            "blank_rows_skipped": sum(self._blank.values()),
+            "labels_cleaned": changed,
+        }
 
     def notes(self) -> list[str]:
         told = [
             f"{path} was read as {encoding}, as its byte-order mark says." for path, encoding in self._marked.items()
         ]
-        replaced, nuls = self.facts().values()
+        replaced, nuls, blank, changed = self.facts().values()
         if replaced:
             told.append(
                 f"{counted(replaced, 'place')} that could not be decoded {'was' if replaced == 1 else 'were'} replaced by U+FFFD."
             )
         if nuls:
             told.append(f"{counted(nuls, 'NUL character', 'was', 'were')} left out.")
-        return told
+        if blank:
+            told.append(f"--skip-blank left out {counted(blank, 'row')} without a text or a label.")
+        if changed:
+            became = [
+                f"{old!r} to {new!r} ({rows})" for of in self._spelled.values() for old, (new, rows) in of.items()
+            ]
+            more = f" and {len(became) - 10} more" if len(became) > 10 else ""
+            told.append(
+                f"--clean-labels changed the label of {counted(changed, 'row')}: {', '.join(became[:10])}{more}."
+            )
+        return [*told, *self._notes.values()]
 
     def decoded(self, path: Path, encoding: str) -> str:
         """The text of a file, line ends made \\n, bad bytes replaced if they are to be."""

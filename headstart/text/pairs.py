@@ -82,7 +82,9 @@ def read_pairs(
         )
     if len(files) == 2:
         found = _parallel(files[0], files[1], reading)
-    elif is_table(files[0]) and (files[0].suffix.lower() != ".tsv" or named or _has_header(files[0], reading)):
+    elif is_table(files[0]) and (
+        files[0].suffix.lower() not in (".tsv", ".tab") or named or _has_header(files[0], reading)
+    ):
         columns = [
             (source_column, SOURCE_COLUMNS, "--source-column"),
             (target_column, TARGET_COLUMNS, "--target-column"),

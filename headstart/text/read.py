@@ -8,19 +8,28 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headstart.config import Unit
+from headstart.config import LabelledConfig, Unit
 from headstart.errors import DataError
+from headstart.text.classes import spellings
 from headstart.text.files import PLAIN, STRETCH, Reading, check_file, is_blank, lines, read_text
-from headstart.text.tables import TABLES, first_few, is_table, read_columns
+from headstart.text.tables import TABLES, find_column, first_few, header_of, is_table, read_columns
 from headstart.text.visible import is_whole
 
-TEXT_COLUMNS = ("text", "sentence", "content", "review", "input", "document", "caption")
-LABEL_COLUMNS = ("label", "class", "category", "target", "sentiment")
-READABLE = (".txt", *TABLES)
+# The usual names, the best first: of a title and a body, the body is the text.
+TEXT_COLUMNS = (
+    "text", "sentence", "content", "review", "input", "document", "review_text", "full_text", "body", "utterance",
+    "message", "comment", "comment_text", "tweet", "tweet_text", "post", "question", "question_text", "query", "prompt",
+    "abstract", "description", "summary", "caption", "headline", "title",
+)  # fmt: skip
+LABEL_COLUMNS = (
+    "label", "class", "category", "target", "sentiment", "intent", "topic", "emotion", "polarity", "genre", "tag",
+    "rating", "stars", "score", "y",
+)  # fmt: skip
 
 # A sentence ends at . ! ? or an ellipsis, with any closing quotes or brackets, before white space.
 _SENTENCE_END = re.compile(r"([.!?…][\"'”’»)\]]*)\s+")
@@ -57,15 +66,17 @@ def read_labelled(
     label_column: str | None,
     reading: Reading = PLAIN,
     keep_blank: bool = False,
+    known: Sequence[str] = (),
 ) -> list[Example]:
     """Labelled rows of a table, or of a folder with one sub-folder of .txt files for each label.
 
-    A row of which the text or the label is blank is refused, or with `keep_blank` only where there are no others.
+    A row of which the text or the label is blank is refused, or left out if `reading` says so; with `keep_blank` they
+    are refused only where there are no others. `known` are the labels that cleaned ones are to be spelled like.
     """
     path = Path(path)
     files = _arrow_files(path) or [path]
     if os.path.isdir(files[0]):  # Path.is_dir raises for a name that is too long
-        return _read_label_folders(path, reading)
+        return _tidied(path, _read_label_folders(path, reading), reading, known)
     if not is_table(files[0]):
         read_text(path, reading)  # says so if it is no text at all
         raise DataError(
@@ -75,12 +86,19 @@ def read_labelled(
         )
     columns = [(text_column, TEXT_COLUMNS, "--text-column"), (label_column, LABEL_COLUMNS, "--label-column")]
     examples = [Example(text, label) for f in files for text, label in read_columns(f, columns, reading)]
+    examples = _tidied(path, examples, reading, known)
     if keep_blank and not all(is_blank(example.text) or is_blank(example.label) for example in examples):
         return examples
     if blank := [n for n, example in enumerate(examples, start=1) if is_blank(example.label)]:
-        raise DataError(f"{path}, row {first_few(blank)}: the label is blank. Every row needs one.", "DATA_LABEL")
+        raise DataError(
+            f"{path}, row {first_few(blank)}: the label is blank. Every row needs one; --skip-blank leaves such rows out.",
+            "DATA_LABEL",
+        )
     if blank := [n for n, example in enumerate(examples, start=1) if is_blank(example.text)]:
-        raise DataError(f"{path}, row {first_few(blank)}: the text is blank. Fill it in, or remove it.", "DATA_BLANK")
+        raise DataError(
+            f"{path}, row {first_few(blank)}: the text is blank. Fill it in; --skip-blank leaves such rows out.",
+            "DATA_BLANK",
+        )
     if not examples:
         raise DataError(f"{path}: no rows below the header.", "DATA_EMPTY")
     return examples
@@ -98,12 +116,44 @@ def read_examples(
     path: str | Path, unit: Unit, text_column: str | None, label_column: str | None, reading: Reading = PLAIN
 ) -> list[Example]:
     """Labelled rows where there is a label column, texts with the empty label elsewhere; blank ones among them too."""
+    folder = os.path.isdir(path) and not _arrow_files(Path(path))
     try:
-        return read_labelled(path, text_column, label_column, reading, keep_blank=True)
+        if label_column is not None or folder or _has_labels(Path(path), reading):
+            return read_labelled(path, text_column, label_column, reading, keep_blank=True)
     except DataError as error:
-        if label_column is not None or error.code not in ("DATA_COLUMNS", "DATA_FORMAT", "DATA_EMPTY"):
+        if label_column is not None or not folder or error.code != "DATA_EMPTY":
             raise
-        return [Example(text, "") for text in read_corpus([path], unit, text_column, reading)]
+    return [Example(text, "") for text in read_corpus([path], unit, text_column, reading)]
+
+
+def unlabelled(path: str | Path, label_column: str | None, reading: Reading = PLAIN) -> str | None:
+    """What to tell of a table with columns of which none is taken for the label."""
+    table = next(iter(_arrow_files(Path(path))), Path(path))
+    if label_column is not None or not is_table(table) or _has_labels(Path(path), reading):
+        return None
+    names = header_of(table, reading).names
+    told = f"{path} has no column called {', '.join(LABEL_COLUMNS[:5])} or the like, so its rows are checked without labels"
+    return f"{told}; the columns are {', '.join(names)}. Name one with --label-column." if len(names) > 1 else None
+
+
+def _has_labels(path: Path, reading: Reading) -> bool:
+    table = next(iter(_arrow_files(path)), path)
+    return is_table(table) and bool(find_column(header_of(table, reading), (None, LABEL_COLUMNS, "--label-column")))
+
+
+def _tidied(path: Path, examples: list[Example], reading: Reading, known: Sequence[str]) -> list[Example]:
+    """Rows without the blank ones, and with one spelling of each label, as far as `reading` asks for it."""
+    how = reading.how
+    if isinstance(how, LabelledConfig) and how.skip_blank:
+        kept = [example for example in examples if not is_blank(example.text) and not is_blank(example.label)]
+        reading.skipped(str(path), len(examples) - len(kept))
+        examples = kept or examples  # where all are blank, they are told as blank
+    if isinstance(how, LabelledConfig) and how.clean_labels:
+        right = spellings((e.label for e in examples if not is_blank(e.label)), known)
+        changed = Counter(e.label for e in examples if e.label in right)
+        reading.respelled(str(path), {label: (right[label], rows) for label, rows in changed.items()})
+        examples = [Example(e.text, right.get(e.label, e.label)) for e in examples]
+    return examples
 
 
 def text_files(paths: Sequence[str | Path]) -> list[Path]:
@@ -111,9 +161,9 @@ def text_files(paths: Sequence[str | Path]) -> list[Path]:
     files: list[Path] = []
     for path in map(Path, paths):
         if os.path.isdir(path):
-            inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in READABLE and p.is_file())
+            inside = sorted(p for p in path.rglob("*") if _is_readable(p))
             if not inside:
-                raise DataError(f"{path}: no {', '.join(READABLE)} file in this folder.", "DATA_EMPTY")
+                raise DataError(f"{path}: no {', '.join(('.txt', *TABLES))} file in this folder.", "DATA_EMPTY")
             files += inside
         else:
             check_file(path)
@@ -167,8 +217,13 @@ def passed_over(paths: Sequence[str | Path]) -> list[Path]:
         for folder in map(Path, paths)
         if os.path.isdir(folder)
         for p in folder.rglob("*")
-        if p.is_file() and p.suffix.lower() not in READABLE and not p.name.startswith(".")
+        if p.is_file() and not _is_readable(p) and not p.name.startswith(".")
     )
+
+
+def _is_readable(path: Path) -> bool:
+    """Whether a file in a folder is text or a table; .json files that hold no rows are something else there."""
+    return path.is_file() and (path.suffix.lower() == ".txt" or is_table(path))
 
 
 def _arrow_files(folder: Path) -> list[Path]:

@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 
 from headstart.config import CorpusConfig, LabelledConfig
 from headstart.errors import DataError, did_you_mean
+from headstart.text.classes import not_classes
 from headstart.text.duplicates import normal
 from headstart.text.files import PLAIN, Reading
 from headstart.text.hygiene import check
 from headstart.text.read import Example, read_corpus, read_labelled
 
 T = TypeVar("T")
-MOST_NUMBERS = 50  # different numeric labels that may still be classes
 SELECTED_FROM = 200  # labels; of fewer, none are set aside for validation, and nothing is selected on them
 MOST_SHOWN = 20  # labels in a message
 FEW_DOCUMENTS = 20  # below this many, the end of each document is held out instead of whole documents
@@ -52,11 +52,14 @@ class Labelled:
     def facts(self, look_for_copies: bool = True) -> dict[str, Any]:
         """Sizes, label counts, and what is wrong with the rows, for data.json."""
         parts = self.parts()
+        hygiene = check(parts) if look_for_copies else None
+        if hygiene:
+            hygiene["warnings"] = [*hygiene["warnings"], *self.reading.notes()]
         return {
             "rows": {name: len(rows) for name, rows in parts.items()},
             "labels": {name: dict(sorted(Counter(e.label for e in rows).items())) for name, rows in parts.items()},
             "reading": self.reading.facts(),
-            "hygiene": check(parts) if look_for_copies else None,
+            "hygiene": hygiene,
             "split_sha256": digest(*(f"{name}\t{e.label}\t{e.text}" for name, rows in parts.items() for e in rows)),
         }
 
@@ -89,13 +92,19 @@ def split_labelled(cfg: LabelledConfig) -> Labelled:
     """All the rows of `cfg`, split where a part is not given, and checked against each other."""
     reading = Reading(cfg)
 
-    def read(path: str) -> list[Example]:
-        return read_labelled(path, cfg.text_column, cfg.label_column, reading)
+    def read(path: str, known: Sequence[str] = ()) -> list[Example]:
+        return read_labelled(path, cfg.text_column, cfg.label_column, reading, known=known)
 
     train = read(cfg.train)
-    _check_labels(cfg.train, train)
-    valid = read(cfg.valid) if cfg.valid else []
-    test = read(cfg.test) if cfg.test else []
+    if not cfg.any_labels and (why := not_classes(Counter(e.label for e in train))):
+        raise DataError(
+            f"{cfg.train}: {why} Or name the column of the classes with --label-column. --any-labels takes them for "
+            "classes all the same.",
+            "DATA_LABEL",
+        )
+    known = sorted({e.label for e in train})
+    valid = read(cfg.valid, known) if cfg.valid else []
+    test = read(cfg.test, known) if cfg.test else []
     if not cfg.test and cfg.test_fraction:
         train, test = _stratified(train, cfg.test_fraction, cfg.split_seed)
     if not cfg.valid:
@@ -167,31 +176,6 @@ def hash_split(
                 taken.update(rows)
                 room -= len(rows)
     return [x for i, x in enumerate(items) if i not in taken], [x for i, x in enumerate(items) if i in taken]
-
-
-def _check_labels(path: str, rows: list[Example]) -> None:
-    """Refuse by name what looks like labels and is not."""
-    labels = {e.label for e in rows}
-    if len(labels) > MOST_NUMBERS and all(_is_number(label) for label in labels):
-        raise DataError(
-            f"{path}: {len(labels)} different numbers as labels. Predicting a number (regression) is not supported; "
-            "a label is one of a few classes.",
-            "DATA_LABEL",
-        )
-    if len(labels) > 2 and len(labels) > len(rows) / 2:
-        raise DataError(
-            f"{path}: {len(labels)} different labels in {len(rows)} rows. Is this the label column? Name it with "
-            "--label-column, and the text with --text-column.",
-            "DATA_LABEL",
-        )
-
-
-def _is_number(label: str) -> bool:
-    try:
-        float(label)
-    except ValueError:
-        return False
-    return True
 
 
 def _stratified(rows: list[Example], fraction: float, seed: int) -> tuple[list[Example], list[Example]]:

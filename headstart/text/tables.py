@@ -1,11 +1,10 @@
-"""Rows and columns: CSV, TSV, JSON lines, Parquet and Arrow, all read as named columns of text.
+"""Rows and columns: separated values, JSON, JSON lines, Parquet and Arrow, all read as named columns of text.
 
 A fault is told with the line (or row) where it stands. Numbers and truth values become text as they are written.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,53 +13,73 @@ from typing import Any
 
 from headstart.errors import DataError, did_you_mean
 from headstart.text.files import PLAIN, Reading, check_file, lines, read_text
+from headstart.text.separated import SEPARATORS, Header, separated
 from headstart.text.visible import is_whole
 
-LONGEST_FIELD = 10_000_000  # characters; the csv module stops at 131,072 unless told
 LONGEST_NUMBER = 4000  # digits; Python refuses longer ones with an error of its own
-_WHOLE_FIELD = re.compile(r'(?:"(?:[^"]++|"")*+"|[^",\n]*+),')
-TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow")
+SEPARATED = (".csv", ".tsv", ".tab", ".txt")
+TABLES = (".csv", ".tsv", ".tab", ".json", ".jsonl", ".ndjson", ".parquet", ".arrow")
+PEEK = 100_000  # bytes of a .json file that show whether it holds rows
 
 Wanted = tuple[str | None, Sequence[str], str]  # a column: its name if given, its usual names, the flag that names it
-Row = tuple[int, list[str]]  # where it begins, and its fields
 
 
 def is_table(path: Path) -> bool:
-    return path.suffix.lower() in TABLES
+    """Whether a file holds rows, by its name; of a .json file, by how it begins."""
+    suffix = path.suffix.lower()
+    return suffix in TABLES and (suffix != ".json" or _begins_with_rows(path))
 
 
 def read_columns(path: Path, wanted: Sequence[Wanted], reading: Reading = PLAIN) -> Iterator[list[str]]:
-    """The wanted columns of every row; a .txt that is known to be a table has commas."""
+    """The wanted columns of every row; a .txt that is known to be a table has commas, unless they are others."""
     match path.suffix.lower():
-        case ".csv" | ".tsv" | ".txt":
+        case suffix if suffix in SEPARATED:
             return _separated(path, wanted, reading)
-        case ".jsonl" | ".ndjson":
-            return _json_lines(path, wanted, reading)
+        case ".json" | ".jsonl" | ".ndjson":
+            return _json(path, wanted, reading)
         case _:
             return _arrow(path, wanted, reading)
 
 
-def column_names(path: Path, reading: Reading = PLAIN) -> list[str]:
+def header_of(path: Path, reading: Reading = PLAIN) -> Header:
     """The names in the header, or in the first row where every row has them."""
     match path.suffix.lower():
-        case ".csv" | ".tsv" | ".txt":
-            return [name.strip() for name in next(_csv_rows(path, read_text(path, reading)), (1, []))[1]]
-        case ".jsonl" | ".ndjson":
-            first = next((n, line) for n, line in enumerate(lines(read_text(path, reading)), 1) if line.strip())
-            return list(_json_object(f"{path}, line {first[0]}", first[1]))
+        case suffix if suffix in SEPARATED:
+            return separated(path, read_text(path, reading), reading)[0]
+        case ".json" | ".jsonl" | ".ndjson":
+            return Header(list(next(_records(path, reading), ("", {}))[1]))
         case _:
-            return list(_arrow_table(path).column_names)
+            return Header(list(_arrow_table(path).column_names))
+
+
+def column_names(path: Path, reading: Reading = PLAIN) -> list[str]:
+    return header_of(path, reading).names
+
+
+def find_column(header: Header, wanted: Wanted) -> list[str]:
+    """The columns that a wanted one may be, the best first; names are the same but for case, spaces and underscores."""
+    name, usual, flag = wanted
+    if name is not None and name in header.names:
+        return [name]
+    if name is None and flag in header.marked:
+        return [header.marked[flag]]
+    keys = [_key(column) for column in header.names]
+    sought = [name] if name is not None else usual
+    return [column for word in sought for column, key in zip(header.names, keys, strict=True) if key == _key(word)]
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[\s_-]+", "", name).casefold()
 
 
 def _separated(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[list[str]]:
-    rows = _csv_rows(path, read_text(path, reading))
-    _, header = next(rows, (1, []))
-    header = [name.strip() for name in header]
-    places = [header.index(_column(path, header, *column)) for column in wanted]
+    header, rows = separated(path, read_text(path, reading), reading)
+    names = header.names
+    places = [names.index(_column(path, header, column, reading)) for column in wanted]
     for line, row in rows:
-        if len(row) != len(header):
-            odd = [(line, row), *((n, r) for n, r in rows if len(r) != len(header))]
-            found = f"{len(row)} columns where the header has {len(header)} ({', '.join(header)})"
+        if len(row) != len(names):
+            odd = [(line, row), *((n, r) for n, r in rows if len(r) != len(names))]
+            found = f"{len(row)} columns where the header has {len(names)} ({', '.join(names)})"
             others = f", and so on lines {first_few([n for n, _ in odd[1:]])}" if len(odd) > 1 else ""
             raise DataError(
                 f"{path}, line {line}: {found}{others}. Is the separator right, and is every quote closed?",
@@ -69,64 +88,86 @@ def _separated(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterat
         yield [row[place] for place in places]
 
 
-def _csv_rows(path: Path, text: str) -> Iterator[Row]:
-    csv.field_size_limit(LONGEST_FIELD)
-    if path.suffix.lower() == ".tsv":  # tabs need no quoting, and quotes in such files are part of the text
-        reader = csv.reader(lines(text), delimiter="\t", quoting=csv.QUOTE_NONE)
-    else:
-        reader = csv.reader(lines(text), strict=True)
-    first = 1  # the line on which the row in hand begins
-    try:
-        for row in reader:
-            if row:  # a blank line has none
-                yield first, row
-            first = reader.line_num + 1
-    except csv.Error as error:
-        if "field larger" in str(error):
-            cause = f"a field of more than {LONGEST_FIELD:,} characters. Is every quote closed?"
-        elif "unexpected end of data" in str(error):
-            cause = "a quote is opened here and never closed. A quote inside a quoted field is written twice."
-        else:
-            cause = f"{error}. Is a quote not closed? A quote inside a quoted field is written twice."
-        line = first if reader.dialect.quoting == csv.QUOTE_NONE else _line_of_fault(text, first)
-        raise DataError(f"{path}, line {line}: {cause}", "DATA_QUOTE") from None
-
-
-def _line_of_fault(text: str, first: int) -> int:
-    """The line of the first field that is not whole, in the row that begins on line `first`."""
-    row = text.split("\n", first - 1)[-1]
-    place = 0
-    while field := _WHOLE_FIELD.match(row, place):
-        place = field.end()
-    return first + row.count("\n", 0, place)
-
-
-def _json_lines(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[list[str]]:
+def _json(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[list[str]]:
     names: list[str] | None = None
-    for number, line in enumerate(lines(read_text(path, reading)), start=1):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
-        record = _json_object(where, line)
+    for where, record in _records(path, reading):
         if names is None:
-            names = [_column(path, list(record), *column) for column in wanted]
+            names = [_column(path, Header(list(record)), column, reading) for column in wanted]
         missing = [name for name in names if name not in record]
         if missing:
             raise DataError(f"{where}: no '{missing[0]}' in this object ({', '.join(record)}).", "DATA_COLUMNS")
         yield [_as_text(where, name, record[name], reading) for name in names]
 
 
+def _begins_with_rows(path: Path) -> bool:
+    """Whether a .json file is a list of objects, or one object a line; other JSON is text like any other."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        begin = file.read(PEEK).decode("utf-8-sig", "replace")
+    return bool(re.match(r"\s*(\[\s*\{|\{.*\}\s*\n\s*\{)", begin))
+
+
+def _records(path: Path, reading: Reading) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects in a file, and where each of them stands: one a line, or all of them in one list."""
+    text = read_text(path, reading)
+    if path.suffix.lower() == ".json" and text.lstrip().startswith("["):
+        yield from _listed(path, text)
+        return
+    for number, line in enumerate(lines(text), start=1):
+        if line.strip():
+            where = f"{path}, line {number}"
+            yield where, _json_object(where, line)
+
+
+def _listed(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    place, line, mark = text.index("["), 1, "["
+    while mark != "]":
+        begin = _after_space(text, place + 1)
+        line += text.count("\n", place, begin)
+        where = f"{path}, line {line}"
+        if mark == "[" and text[begin : begin + 1] == "]":
+            place = begin
+            break
+        record, end = _decoded(where, text, begin)
+        yield where, _object(where, record)
+        place = _after_space(text, end)
+        line += text.count("\n", begin, place)
+        mark = text[place : place + 1]
+        if mark not in (",", "]") or not mark:
+            raise DataError(f"{path}, line {line}: not valid JSON (a comma or ] must follow an object).", "DATA_JSON")
+    if text[place + 1 :].strip():
+        raise DataError(f"{path}: not valid JSON (there is more behind the end of the list).", "DATA_JSON")
+
+
+def _after_space(text: str, place: int) -> int:
+    found = _NOT_SPACE.search(text, place)
+    return found.start() if found else len(text)
+
+
 def _json_object(where: str, line: str) -> dict[str, Any]:
+    record, end = _decoded(where, line, _after_space(line, 0))
+    if line[end:].strip():
+        raise DataError(f"{where}, column {end + 1}: not valid JSON (Extra data).", "DATA_JSON")
+    return _object(where, record)
+
+
+def _decoded(where: str, text: str, place: int) -> tuple[Any, int]:
+    """The JSON value that begins at a place, and where it ends."""
     try:
-        record = json.loads(
-            line, object_pairs_hook=_unique, parse_constant=_no_such_number, parse_int=_short, parse_float=_finite
-        )
+        return _DECODER.raw_decode(text, place)
     except json.JSONDecodeError as error:
+        line = where.rpartition(" line ")
+        inside = text.count("\n", place, error.pos)
+        where = f"{line[0]} line {int(line[2]) + inside}"
         raise DataError(f"{where}, column {error.colno}: not valid JSON ({error.msg}).", "DATA_JSON") from None
     except ValueError as error:
         raise DataError(f"{where}: {error}.", "DATA_JSON") from None
     except RecursionError:
         raise DataError(f"{where}: nested too deeply.", "DATA_JSON") from None
+
+
+def _object(where: str, record: Any) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise DataError(f"{where}: a {type(record).__name__} where an object such as {{...}} is needed.", "DATA_JSON")
     return record
@@ -158,6 +199,12 @@ def _finite(digits: str) -> float:
     return value
 
 
+_NOT_SPACE = re.compile(r"[^ \t\n\r]")
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_constant=_no_such_number, parse_int=_short, parse_float=_finite
+)
+
+
 def _arrow_table(path: Path) -> Any:
     check_file(path)
     import pyarrow
@@ -180,8 +227,8 @@ def _arrow_table(path: Path) -> Any:
 
 def _arrow(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[list[str]]:
     table = _arrow_table(path)
-    header = list(table.column_names)
-    names = [_column(path, header, *column) for column in wanted]
+    header = Header(list(table.column_names))
+    names = [_column(path, header, column, reading) for column in wanted]
     first = 0
     for batch in table.select(names).to_batches():
         columns = [batch.column(i).to_pylist() for i in range(len(names))]
@@ -216,22 +263,28 @@ def _as_text(where: str, name: str, value: Any, reading: Reading) -> str:
     return text
 
 
-def _column(path: Path, header: list[str], name: str | None, usual: Sequence[str], flag: str) -> str:
-    found = name if name is not None else next((u for u in usual if u in header), None)
-    if found is not None and header.count(found) == 1:
-        return found
-    if found is not None and header.count(found) > 1:
-        raise DataError(f"{path}: two columns are called '{found}'. Rename one.", "DATA_COLUMNS")
-    if len(header) == 1 and (mark := next((m for m in ";\t|," if m in header[0]), None)):
-        shown = {"\t": "a tab", ",": "a comma"}.get(mark, f"'{mark}'")
+def _column(path: Path, header: Header, wanted: Wanted, reading: Reading) -> str:
+    """The wanted column of a table. If several could be meant, the first is, and a note says so."""
+    name, usual, flag = wanted
+    names, found = header.names, find_column(header, wanted)
+    if found and (names.count(found[0]) > 1 or (name is not None and len(found) > 1)):
+        raise DataError(f"{path}: two columns are called '{found[0]}'. Rename one.", "DATA_COLUMNS")
+    if found:
+        if others := ", ".join(f"'{other}'" for other in found[1:]):
+            reading.note(
+                f"{path} {flag}", f"{path}: the column '{found[0]}' is read, not {others}; {flag} names another."
+            )
+        return found[0]
+    if len(names) == 1 and (mark := next((m for m in SEPARATORS if m in names[0]), None)):
         raise DataError(
-            f"{path}: the columns seem to be separated by {shown}. Save it with commas as .csv, or with tabs as .tsv.",
+            f"{path}: the columns seem to be separated by {SEPARATORS[mark]}, but not in all rows. Save it with commas "
+            "as .csv, or with tabs as .tsv.",
             "DATA_COLUMNS",
         )
-    missing = f"no column '{name}'" if name is not None else f"no column called {', '.join(usual)}"
-    hint = did_you_mean(name, header) if name else ""
+    missing = f"no column '{name}'" if name is not None else f"no column called {', '.join(usual[:6])} or the like"
+    hint = did_you_mean(name, names) if name else ""
     raise DataError(
-        f"{path}: {missing}; the header has {', '.join(header)}.{hint} Name the column with {flag}, or add a header line if "
+        f"{path}: {missing}; the header has {', '.join(names)}.{hint} Name the column with {flag}, or add a header line if "
         "there is none.",
         "DATA_COLUMNS",
     )

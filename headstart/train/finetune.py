@@ -207,7 +207,7 @@ def _tell_facts(run: Run, job: Finetuning, watch: Watch) -> dict[str, Any]:
     watch.note(
         f"{len(data.train)} training, {len(data.valid)} validation, {len(data.test)} test rows; labels: {counts}."
     )
-    for warning in [*data.reading.notes(), *(facts["hygiene"]["warnings"] if facts["hygiene"] else ())]:
+    for warning in facts["hygiene"]["warnings"] if facts["hygiene"] else data.reading.notes():
         watch.note(f"Note: {warning}")
     if job.cfg.fit_head and job.source and job.cfg.init == "pretrained" and not job.probes:
         watch.note(

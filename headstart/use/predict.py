@@ -46,7 +46,8 @@ class Classifier:
         self, data: str | Path, text_column: str | None, label_column: str | None, reading: Reading = PLAIN
     ) -> dict[str, Any]:
         """Scores on labelled rows, with the interval of the accuracy."""
-        examples = known_rows(read_labelled(data, text_column, label_column, reading), self.labels, data)
+        rows = read_labelled(data, text_column, label_column, reading, known=self.labels)
+        examples = known_rows(rows, self.labels, data)
         scores = self.probabilities([e.text for e in examples])
         target = [self.labels.index(e.label) for e in examples]
         predicted = most_probable(scores)

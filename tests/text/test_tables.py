@@ -107,6 +107,8 @@ VALID = {
     "csv": b'text,label\n"two\nlines, ""quoted""",pos\nplain,neg\n' + "été 🧀,pos\n".encode(),
     "tsv": b'text\tlabel\n"one\tpos\ntwo\tneg\n',
     "jsonl": b'{"text": "a \\"b\\" \\u00e9", "label": 1}\n\n{"label": null, "text": "c", "more": [1.5, {}]}\n',
+    "json": b'[{"text": "a \\"b\\" \\u00e9", "label": 1},\n\n {"label": null, "text": "c", "more": [1.5, {}]}]\n',
+    "tab": b"text\tlabel\ns\td\nm\tclass\none\tpos\ntwo\tneg\n",
     "parquet": arrow_bytes(lambda table, sink: parquet.write_table(table, sink)),
     "arrow": arrow_bytes(lambda table, sink: ipc.new_stream(sink, table.schema).write_table(table)),
 }
@@ -163,3 +165,64 @@ def test_no_bytes_whatever_escape_as_anything_but_a_data_error(suffix, tmp_path)
                 raise AssertionError(f"seed {seed}: {path.read_bytes()!r}") from error
     assert outcomes["read"] > 300  # most of them are nearly right, or little is tested
     assert len(outcomes) >= 3
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", '"text";"label"\n"a fine, long; film";1\n"a poor, one";0\n'),
+        ("a.csv", "sep=;\ntext;label\n\"a fine, long; film\";1\na poor, one;0\n"),
+        ("a.csv", "\ufeffText ;LABEL\n\"a fine, long; film\";1\na poor, one;0\n"),
+        ("a.csv", "text\tlabel\na fine, long; film\t1\na poor, one\t0\n"),
+        ("a.csv", "label|text\n1|a fine, long; film\n0|a poor, one\n"),
+        ("a.tsv", 'text,label\n"a fine, long; film",1\n"a poor, one",0\n'),
+        ("a.tsv", "Label\tContent\n1\ta fine, long; film\n0\ta poor, one\n"),
+        ("a.csv", 'Review_Text,Sentiment\n"a fine, long; film",1\n"a poor, one",0\n'),
+        ("a.csv", 'title,body,intent\nx,"a fine, long; film",1\ny,"a poor, one",0\n'),
+        ("a.json", '[{"text": "a fine, long; film", "label": 1},\n {"label": 0, "text": "a poor, one"}]\n'),
+        ("a.json", '{"text": "a fine, long; film", "label": 1}\n{"label": 0, "text": "a poor, one"}\n'),
+        ("a.tab", "n\tremark\tkind\nc\ts\td\n\tmeta\tclass\n7\ta fine, long; film\t1\n8\ta poor, one\t0\n"),
+        ("a.tab", "C#n\tmS#remark\tcD#kind\n7\ta fine, long; film\t1\n8\ta poor, one\t0\n"),
+        ("a.tab", "text\tlabel\na fine, long; film\t1\na poor, one\t0\n"),
+    ],
+)  # fmt: skip
+def test_separators_columns_and_layouts_are_found(name, text, tmp_path):
+    (tmp_path / name).write_text(text, "utf-8")
+    expected = [Example("a fine, long; film", "1"), Example("a poor, one", "0")]
+    assert read_labelled(tmp_path / name, None, None) == expected
+    assert read_corpus([tmp_path / name], "line") == [e.text for e in expected]
+
+
+def test_of_several_columns_for_the_text_the_first_is_read_and_the_others_are_told(tmp_path):
+    path, reading = tmp_path / "a.csv", Reading(ReadConfig())
+    path.write_text("Title,Body,label\nx,a fine film,1\n")
+    assert read_labelled(path, None, None, reading) == [Example("a fine film", "1")]
+    assert reading.notes() == [f"{path}: the column 'Body' is read, not 'Title'; --text-column names another."]
+    assert read_labelled(path, "title", None) == [Example("x", "1")]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[{"text": "a", "label": 1},\n{"text": "b", "label": [1, null]}]', "line 2: 'label' holds a list"),
+        ('[{"text": "a", "label": 1},\n\n{"text": "b" "label": 1}]', "line 3, column 14: not valid JSON"),
+        ('[{"text": "a", "label": 1}\n{"text": "b", "label": 1}]', "line 2: not valid JSON .a comma or ]"),
+        ('[{"text": "a", "label": 1},\n7]', "line 2: a int where an object"),
+        ('[{"text": "a", "label": 1},]', "line 1, column 28: not valid JSON"),
+        ('[{"text": "a", "label": 1}', "line 1: not valid JSON"),
+        ('[{"text": "a", "label": 1}] and more', "more behind the end of the list"),
+        ('[{"text": "a", "label": 1},\n{"text": "b"}]', "line 2: no 'label' in this object"),
+    ],
+)
+def test_a_fault_in_a_list_of_objects_is_named_by_its_line(text, says, tmp_path):
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(DataError, match=says):
+        read_labelled(tmp_path / "a.json", None, None)
+
+
+def test_json_that_holds_no_rows_is_text_as_before_and_passed_over_in_a_folder(tmp_path):
+    (tmp_path / "a.txt").write_text("one line\n")
+    (tmp_path / "b.json").write_text('{"version": 3}\n')
+    (tmp_path / "c.json").write_text('[{"text": "a row"}]')
+    assert read_corpus([tmp_path], "line") == ["one line", "a row"]
+    assert read_corpus([tmp_path / "b.json"], "line") == ['{"version": 3}']
