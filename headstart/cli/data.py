@@ -11,16 +11,19 @@ from typer import Argument, Option
 
 from headstart.cli.app import (
     BadBytes,
+    CleanLabels,
     Debug,
     Encoding,
     Json,
     LabelColumn,
     LongestLine,
+    SkipBlank,
     StripNul,
     TextColumn,
     app,
     reading_for,
     reading_settings,
+    row_settings,
 )
 from headstart.cli.complete import packs
 from headstart.cli.terminal import guarded, show, show_json, show_notes, show_table
@@ -40,6 +43,8 @@ def check(
     unit: Annotated[str, Option(help="For plain text: line, sentence or document.")] = "line",
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
+    skip_blank: SkipBlank = False,
+    clean_labels: CleanLabels = False,
     tokenizer: Annotated[
         str | None, Option(help="Count tokens too, by this kind, tokenizer.json, .model or run.")
     ] = None,
@@ -56,23 +61,27 @@ def check(
     from headstart.config import TokenizerConfig
     from headstart.text import hygiene
     from headstart.text.packs import located
-    from headstart.text.read import read_examples
+    from headstart.text.read import read_examples, unlabelled
     from headstart.text.tokenizer import tokenizer_for
 
-    paths = [located(file) for file in files]
-    reading = reading_for(reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes))
+    paths = named_parts([located(file) for file in files])
+    how = reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes)
+    reading = reading_for(how | row_settings(skip_blank, clean_labels))
     parts = {
         name: read_examples(path, unit, text_column, label_column, reading)  # type: ignore[arg-type]
-        for name, path in named_parts(paths).items()
+        for name, path in paths.items()
     }
     show_notes(reading.notes())
     report = hygiene.check(parts)
+    report["reading"] = reading.facts()
     if tokenizer:
         first = [example.text for example in next(iter(parts.values()))]
         made = tokenizer_for(first, TokenizerConfig(kind=tokenizer))
         report["vocabulary"] = made.size
         for name, examples in parts.items():
             report["splits"][name] |= hygiene.token_facts(examples, made, context)
+    report["warnings"] += hygiene.advice(report, context)
+    report["warnings"] += filter(None, (unlabelled(path, label_column, reading) for path in paths.values()))
     if plot:
         from headstart.study.plots import plot_data
 

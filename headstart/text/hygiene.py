@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from headstart.errors import DataError
 from headstart.quantities import counted
+from headstart.text.classes import not_classes
 from headstart.text.duplicates import Found, Rows, contained, exact, near, normal
 from headstart.text.files import is_blank
 from headstart.text.read import Example
@@ -23,6 +24,10 @@ from headstart.text.tokenizer import Tokenizer
 
 MOST_ROWS, MOST_WORDS = 400_000, 12_000_000  # beyond either, contained and near duplicates are not looked for
 SHOWN = 20  # examples of each finding
+SHOWN_LABELS = 5  # in a warning
+UNEVEN = 2.0  # times as many rows of the commonest class as of the rarest: macro-F1 leads
+LONG_WORDS, LONG_TOKENS = 400, 512  # of a text that most models cut: 512 tokens are about as many as they read
+_CUT = ": they are cut there, or read in windows with finetune --long window."
 
 Splits = Mapping[str, Sequence[Example]]  # in the order in which they are learned from: train, valid, test
 
@@ -41,11 +46,16 @@ def check(splits: Splits) -> dict[str, Any]:
         "splits": {name: _describe(examples) for name, examples in splits.items()},
         **{kind: alike.get(kind) for kind in ("exact", "contained", "near")},
         "conflicts": _conflicts(rows, texts),
+        "duplicates": {
+            name: len({i for found in alike.values() for i in found["duplicates"][name]}) for name in splits
+        },
         "blank": {name: _blank(examples) for name, examples in splits.items()},
         "overlapping_rows": {
             name: sorted({i for found in alike.values() for i in found["rows"][name]}) for name in list(splits)[1:]
         },
     }
+    for found in alike.values():
+        del found["duplicates"]  # counted; a list of them could be as long as the data
     report["warnings"] = _warnings(report, splits)
     return report
 
@@ -93,6 +103,7 @@ def _by_split(pairs: Found, of: Sequence[str], splits: Splits) -> dict[str, Any]
                 shown.append({"in": [a, b], "rows": [i - first[a], j - first[b]]})
     return {
         "within": {name: len(rows) for name, rows in inside.items()},
+        "duplicates": inside,
         "leaked": {name: len(leaked[name]) for name in names[1:]},
         "rows": {name: sorted(rows) for name, rows in leaked.items()},
         "examples": shown,
@@ -121,7 +132,12 @@ def _blank(examples: Sequence[Example]) -> dict[str, list[int]]:
 def _describe(examples: Sequence[Example]) -> dict[str, Any]:
     counts = Counter(e.label for e in examples)
     lengths = [len(e.text.split()) for e in examples]
-    return {"rows": len(examples), "labels": dict(sorted(counts.items())), "words": quantiles(lengths)}
+    return {
+        "rows": len(examples),
+        "labels": dict(sorted(counts.items())),
+        "words": quantiles(lengths),
+        "long": sum(length > LONG_WORDS for length in lengths),
+    }
 
 
 def quantiles(values: Sequence[int] | NDArray[np.int64]) -> dict[str, float]:
@@ -131,27 +147,47 @@ def quantiles(values: Sequence[int] | NDArray[np.int64]) -> dict[str, float]:
     return {name: float(np.percentile(values, mark)) for name, mark in marks.items()}
 
 
+def advice(report: dict[str, Any], context: int | None = None) -> list[str]:
+    """What to know before training, beside what is wrong: classes of uneven size, and texts that would be cut."""
+    told = []
+    first = next(iter(report["splits"].values()))
+    shares = sorted(((n, label) for label, n in first["labels"].items() if not is_blank(label)), reverse=True)
+    if len(shares) > 1 and shares[0][0] > UNEVEN * shares[-1][0]:
+        total = sum(n for n, _ in shares)
+        common, rare = (f"{n / total:.0%} are {label!r}" for n, label in (shares[0], shares[-1]))
+        told.append(
+            f"The classes are of very different sizes ({common}, {rare}): compare leads with macro-F1 then, and "
+            "finetune --class-weights makes rare classes count as much as common ones."
+        )
+    for name, part in report["splits"].items():
+        if part.get("truncated"):
+            told.append(f"{part['truncated']} of {part['rows']} {name} rows have more than {context} tokens{_CUT}")
+        elif "tokens" not in part and part["long"]:
+            told.append(
+                f"{part['long']} of {part['rows']} {name} rows have more than {LONG_WORDS} words, more than {LONG_TOKENS} "
+                f"tokens or so; the smaller sizes read 128 or 256{_CUT}"
+            )
+    return told
+
+
 def _warnings(report: dict[str, Any], splits: Splits) -> list[str]:
     told = []
     learned = list(splits)[:1]
     for name in list(splits)[1:]:
-        count = len(report["overlapping_rows"][name])
-        if count:
-            kinds = [
-                f"{report[kind]['leaked'][name]} {word}"
-                for kind, word in (
-                    ("exact", "word for word"),
-                    ("contained", "one inside the other"),
-                    ("near", "nearly"),
-                )
-                if report[kind] and report[kind]["leaked"][name]
-            ]
+        if count := len(report["overlapping_rows"][name]):
             told.append(
-                f"{count} of {len(splits[name])} {name} rows stand in {' or '.join(learned)} ({', '.join(kinds)})."
+                f"{count} of {len(splits[name])} {name} rows stand in {' or '.join(learned)} "
+                f"({_by_kind(report, 'leaked', name)})."
             )
         learned.append(name)
     told += [
-        f"{counted(len(rows), f'{name} row', 'has', 'have')} no {what} (row {first_few(rows)}); finetune and compare refuse such rows."
+        f"{count} of {len(splits[name])} {name} rows are duplicates of an earlier one ({_by_kind(report, 'within', name)})."
+        for name, count in report["duplicates"].items()
+        if count
+    ]
+    told += [
+        f"{counted(len(rows), f'{name} row', 'has', 'have')} no {what} (row {first_few(rows)}); finetune and compare refuse "
+        "such rows, unless --skip-blank leaves them out."
         for name, found in report["blank"].items()
         for what, rows in found.items()
         if rows
@@ -163,28 +199,45 @@ def _warnings(report: dict[str, Any], splits: Splits) -> list[str]:
         )
     if report["conflicts"]["texts"]:
         told.append(f"{counted(report['conflicts']['texts'], 'text', 'stands', 'stand')} under more than one label.")
+    first: dict[str, int] = next(iter(report["splits"].values()), {"labels": {}})["labels"]
+    if why := not_classes({label: count for label, count in first.items() if not is_blank(label)}):
+        told.append(f"These may be no classes: {why}")
     labels = sorted({label for part in report["splits"].values() for label in part["labels"] if not is_blank(label)})
-    alike: defaultdict[str, list[str]] = defaultdict(list)
-    for label in labels:
-        alike[_meant(label)].append(label)
-    told += [
-        f"The labels {' and '.join(map(repr, names))} differ only by case, space or the way a number is written; they "
-        "are kept apart."
-        for names in alike.values()
-        if len(names) > 1
-    ]
-    first = next(iter(report["splits"].values()), None)
-    told += [
-        f"The label {label!r} has one training row only."
-        for label, count in (first["labels"] if first else {}).items()
-        if count == 1 and len(labels) > 1 and label in labels
-    ]
+    told += _spelling(labels)
+    single = [label for label, count in first.items() if count == 1 and len(labels) > 1 and label in labels]
+    if len(single) == 1:
+        told.append(f"The label {single[0]!r} has one training row only.")
+    elif single:
+        told.append(f"{len(single)} labels have one training row only ({_few(single)}).")
     for name in list(splits)[1:]:
         missing = [label for label in labels if label not in report["splits"][name]["labels"]]
         if missing and splits[name]:
-            few = f"{', '.join(map(repr, missing[:5]))}{' and others' if len(missing) > 5 else ''}"
-            told.append(f"There are no {name} rows of {few}: how well a model knows them cannot be told.")
+            told.append(f"There are no {name} rows of {_few(missing)}: how well a model knows them cannot be told.")
     return told
+
+
+def _by_kind(report: dict[str, Any], where: str, name: str) -> str:
+    kinds = [(report[kind][where][name], kind) for kind in ("exact", "contained", "near") if report[kind]]
+    return ", ".join(f"{count} {kind}" for count, kind in kinds if count)
+
+
+def _spelling(labels: Sequence[str]) -> list[str]:
+    """One warning for all labels that differ only by the way they are written."""
+    alike: defaultdict[str, list[str]] = defaultdict(list)
+    for label in labels:
+        alike[_meant(label)].append(label)
+    groups = [" and ".join(map(repr, names)) for names in alike.values() if len(names) > 1]
+    if not groups:
+        return []
+    more = f" (and {len(groups) - SHOWN_LABELS} more such groups)" if len(groups) > SHOWN_LABELS else ""
+    return [
+        f"The labels {'; '.join(groups[:SHOWN_LABELS])}{more} differ only by case, space or the way a number is written; "
+        "they are kept apart. --clean-labels sets case and space right."
+    ]
+
+
+def _few(labels: Sequence[str]) -> str:
+    return f"{', '.join(map(repr, labels[:SHOWN_LABELS]))}{' and others' if len(labels) > SHOWN_LABELS else ''}"
 
 
 def _meant(label: str) -> str:
