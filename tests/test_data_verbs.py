@@ -148,3 +148,18 @@ def test_blank_rows_and_spellings_can_be_put_right(tmp_path: Path) -> None:
     assert report["warnings"] == []
     assert report["reading"]["blank_rows_skipped"] == 1
     assert "--clean-labels changed the label of 3 rows: 'Good ' to 'good' (3)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("rows.txt", "text\tlabel\na film\tgood\nanother\tbad\n", "begins like a table: call it .tsv"),
+        ("rows.txt", "Text;Label\na film;good\nanother;bad\n", "begins like a table: call it .csv"),
+        ("rows.json", '{"data": [{"text": "a film", "label": "good"}]}', "holds no list of objects"),
+    ],
+)
+def test_a_table_that_cannot_be_known_for_one_is_told(name: str, text: str, says: str, tmp_path: Path) -> None:
+    assert says in said(tmp_path, name, text)[0]
+    done = CliRunner().invoke(app, ["finetune", str(tmp_path / name), "--base", "gpt", "--init", "scratch"])
+    assert done.exit_code == 3
+    assert says in done.stderr

@@ -88,19 +88,20 @@ class Reading:
 
     def facts(self) -> dict[str, int]:
         """How many places could not be decoded, how many NUL characters and rows were left out, how many labels changed."""
-        changed = sum(rows for labels in self._spelled.values() for _, rows in labels.values())
-        return {
-            "replaced": sum(self._replaced.values()),
-            "nuls_removed": sum(self._nuls.values()),
-            "blank_rows_skipped": sum(self._blank.values()),
-            "labels_cleaned": changed,
-        }
+        facts = {"replaced": sum(self._replaced.values()), "nuls_removed": sum(self._nuls.values())}
+        if self._blank:  # rows are only looked at where that was asked for
+            facts["blank_rows_skipped"] = sum(self._blank.values())
+        if self._spelled:
+            facts["labels_cleaned"] = sum(rows for of in self._spelled.values() for _, rows in of.values())
+        return facts
 
     def notes(self) -> list[str]:
         told = [
             f"{path} was read as {encoding}, as its byte-order mark says." for path, encoding in self._marked.items()
         ]
-        replaced, nuls, blank, changed = self.facts().values()
+        facts = self.facts()
+        replaced, nuls = facts["replaced"], facts["nuls_removed"]
+        blank, changed = facts.get("blank_rows_skipped", 0), facts.get("labels_cleaned", 0)
         if replaced:
             told.append(
                 f"{counted(replaced, 'place')} that could not be decoded {'was' if replaced == 1 else 'were'} replaced by U+FFFD."

@@ -152,7 +152,8 @@ def advice(report: dict[str, Any], context: int | None = None) -> list[str]:
     told = []
     first = next(iter(report["splits"].values()))
     shares = sorted(((n, label) for label, n in first["labels"].items() if not is_blank(label)), reverse=True)
-    if len(shares) > 1 and shares[0][0] > UNEVEN * shares[-1][0]:
+    classes = not_classes({label: n for n, label in shares}) is None
+    if classes and len(shares) > 1 and shares[0][0] > UNEVEN * shares[-1][0]:
         total = sum(n for n, _ in shares)
         common, rare = (f"{n / total:.0%} are {label!r}" for n, label in (shares[0], shares[-1]))
         told.append(

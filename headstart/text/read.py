@@ -17,9 +17,11 @@ from headstart.config import LabelledConfig, Unit
 from headstart.errors import DataError
 from headstart.text.classes import spellings
 from headstart.text.files import PLAIN, STRETCH, Reading, check_file, is_blank, lines, read_text
+from headstart.text.separated import SEPARATORS, Header
 from headstart.text.tables import TABLES, find_column, first_few, header_of, is_table, read_columns
 from headstart.text.visible import is_whole
 
+LONGEST_HEADER = 500  # characters of a first line that may name columns
 # The usual names, the best first: of a title and a body, the body is the text.
 TEXT_COLUMNS = (
     "text", "sentence", "content", "review", "input", "document", "review_text", "full_text", "body", "utterance",
@@ -78,10 +80,10 @@ def read_labelled(
     if os.path.isdir(files[0]):  # Path.is_dir raises for a name that is too long
         return _tidied(path, _read_label_folders(path, reading), reading, known)
     if not is_table(files[0]):
-        read_text(path, reading)  # says so if it is no text at all
+        hint = _unknown_table(path, reading)  # reads it, and says so if it is no text at all
         raise DataError(
             f"{path}: labelled text is read from a table ({', '.join(TABLES)}), or from a folder with one sub-folder "
-            "for each label.",
+            f"for each label.{f' This file {hint}.' if hint else ''}",
             "DATA_FORMAT",
         )
     columns = [(text_column, TEXT_COLUMNS, "--text-column"), (label_column, LABEL_COLUMNS, "--label-column")]
@@ -127,13 +129,29 @@ def read_examples(
 
 
 def unlabelled(path: str | Path, label_column: str | None, reading: Reading = PLAIN) -> str | None:
-    """What to tell of a table with columns of which none is taken for the label."""
+    """What to tell of a table that is not known for one, or of which no column is taken for the label."""
     table = next(iter(_arrow_files(Path(path))), Path(path))
-    if label_column is not None or not is_table(table) or _has_labels(Path(path), reading):
+    if label_column is not None or os.path.isdir(table) or _has_labels(Path(path), reading):
         return None
-    names = header_of(table, reading).names
+    if not is_table(table):
+        hint = _unknown_table(table, reading)
+        return f"{path} {hint}. It was read as plain text." if hint else None
+    names = [name or "(no name)" for name in header_of(table, reading).names]
     told = f"{path} has no column called {', '.join(LABEL_COLUMNS[:5])} or the like, so its rows are checked without labels"
     return f"{told}; the columns are {', '.join(names)}. Name one with --label-column." if len(names) > 1 else None
+
+
+def _unknown_table(path: Path, reading: Reading) -> str | None:
+    """What a file does that seems to be a table, and is none by its name or layout."""
+    first = next(lines(read_text(path, reading)))
+    if path.suffix.lower() == ".json":
+        return 'holds no list of objects, such as [{"text": "...", "label": "..."}, ...], and no object a line'
+    for mark in SEPARATORS if len(first) < LONGEST_HEADER else ():
+        header = Header([name.strip(' "\n') for name in first.split(mark)])
+        wanted = [(None, TEXT_COLUMNS, "--text-column"), (None, LABEL_COLUMNS, "--label-column")]
+        if all(find_column(header, column) for column in wanted):
+            return f"begins like a table: call it {'.tsv' if mark == chr(9) else '.csv'}"
+    return None
 
 
 def _has_labels(path: Path, reading: Reading) -> bool:

@@ -82,7 +82,7 @@ def _separated(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterat
             found = f"{len(row)} columns where the header has {len(names)} ({', '.join(names)})"
             others = f", and so on lines {first_few([n for n, _ in odd[1:]])}" if len(odd) > 1 else ""
             raise DataError(
-                f"{path}, line {line}: {found}{others}. Is the separator right, and is every quote closed?",
+                f"{path}, line {line}: {found}{others}. Is the separator right, is a text that holds it in quotes, and is every quote closed?",
                 "DATA_COLUMNS",
             )
         yield [row[place] for place in places]
@@ -284,7 +284,7 @@ def _column(path: Path, header: Header, wanted: Wanted, reading: Reading) -> str
     missing = f"no column '{name}'" if name is not None else f"no column called {', '.join(usual[:6])} or the like"
     hint = did_you_mean(name, names) if name else ""
     raise DataError(
-        f"{path}: {missing}; the header has {', '.join(names)}.{hint} Name the column with {flag}, or add a header line if "
+        f"{path}: {missing}; the header has {', '.join(name or '(no name)' for name in names)}.{hint} Name the column with {flag}, or add a header line if "
         "there is none.",
         "DATA_COLUMNS",
     )
