@@ -404,4 +404,8 @@ MAKERS = {
     "run without a tokenizer": _run_with(model__tokenizer_json=None),
     "run with a damaged tokenizer": _run_with(model__tokenizer_json=b"{}"),
     "run with a damaged model config": _run_with(model__config_json=b"[]"),
+    "run with a flipped bit": _run_with(
+        model__model_safetensors=lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:]
+    ),
+    "run with weights of NaN": _run_with(model__model_safetensors=lambda data: data[:-4] + b"\0\0\xc0\x7f"),
 }

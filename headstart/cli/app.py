@@ -48,6 +48,9 @@ Out = Annotated[str, Option("--out", help="The run directory to make.")]
 Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, Option("--quiet", help="No progress, no notes.")]
 Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error.")]
+NoVerify = Annotated[
+    bool, Option("--no-verify", help="Take a model as it is, though its files are not those that were written.")
+]  # `guarded` sees to it
 Seed = Annotated[int | None, Option("--seed", help="Everything random follows from it. [default: 0]")]
 Device = Annotated[str | None, Option("--device", help="cpu, cuda, mps. [default: cpu]")]
 Threads = Annotated[int | None, Option("--threads", help="CPU threads. [default: what torch chooses]")]

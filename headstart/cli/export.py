@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Option
 
-from headstart.cli.app import Debug, Json, LabelColumn, RunArgument, TextColumn, app
+from headstart.cli.app import Debug, Json, LabelColumn, NoVerify, RunArgument, TextColumn, app
 from headstart.cli.terminal import accuracy_line, guarded, show, show_json
 from headstart.quantities import data_size
 
@@ -22,6 +22,7 @@ def export(
     ] = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
+    no_verify: NoVerify = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

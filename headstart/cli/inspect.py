@@ -14,6 +14,7 @@ from headstart.cli.app import (
     Json,
     LabelColumn,
     LongestLine,
+    NoVerify,
     RunArgument,
     StripNul,
     TextColumn,
@@ -64,6 +65,7 @@ def inspect(
     ] = None,
     png: Annotated[Path | None, Option(help="Draw to this file.", callback=ends(".png"))] = None,
     svg: Annotated[Path | None, Option(help="Draw to this file.", callback=ends(".svg"))] = None,
+    no_verify: NoVerify = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -16,6 +16,7 @@ from headstart.cli.app import (
     Json,
     LabelColumn,
     LongestLine,
+    NoVerify,
     RunArgument,
     Set,
     Size,
@@ -53,6 +54,7 @@ def generate(
     seed: Annotated[int, Option(min=0, help="Of the sampling.")] = 0,
     top: Annotated[int, Option(min=0, help="Show the K most probable tokens at each place.")] = 0,
     plot: Annotated[Path | None, Option(help="Draw the table of tokens and probabilities to this file.")] = None,
+    no_verify: NoVerify = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -98,6 +100,7 @@ def predict(
     on_bad_bytes: BadBytes = None,
     strip_nul: StripNul = False,
     max_line_bytes: LongestLine = None,
+    no_verify: NoVerify = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -162,6 +165,7 @@ def evaluate(
     on_bad_bytes: BadBytes = None,
     strip_nul: StripNul = False,
     max_line_bytes: LongestLine = None,
+    no_verify: NoVerify = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -230,6 +234,7 @@ def params(
     ] = None,
     png: Annotated[Path | None, Option(help="Draw the treemap to this file.", callback=ends(".png"))] = None,
     svg: Annotated[Path | None, Option(help="Draw the treemap to this file.", callback=ends(".svg"))] = None,
+    no_verify: NoVerify = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import functools
 import io
-import json
 import os
 import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from headstart.errors import UserError, out_of_memory
 from headstart.quantities import duration
 from headstart.show.table import table
+from headstart.strict_json import to_json
 from headstart.text.visible import shown
 from headstart.train.disk import FULL
 from headstart.train.watch import Watch
@@ -31,7 +32,8 @@ def guarded(verb: F) -> F:
     def run(*args: Any, **kwargs: Any) -> None:
         debug, as_json = bool(kwargs.get("debug")), bool(kwargs.get("as_json"))
         try:
-            verb(*args, **kwargs)
+            with _trusting(bool(kwargs.get("no_verify"))):
+                verb(*args, **kwargs)
             sys.stdout.flush()
         except UserError as error:
             if debug:
@@ -60,6 +62,18 @@ def guarded(verb: F) -> F:
     return run  # type: ignore[return-value]
 
 
+@contextmanager
+def _trusting(asked: bool) -> Iterator[None]:
+    """With --no-verify, whatever the verb opens is taken as it is."""
+    if not asked:
+        yield
+        return
+    from headstart.train.manifest import unverified
+
+    with unverified():
+        yield
+
+
 def _drop_stdout() -> None:
     """Python writes what is left of it at its end, and would fail once more."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -77,16 +91,14 @@ def prepare_streams() -> None:
 
 def fail(code: str, message: str, exit_code: int, as_json: bool) -> None:
     message = message.replace("\n", "\\n")  # one line, whatever a file is called
-    if as_json:
-        line = json.dumps({"error": {"code": code, "message": message}}, ensure_ascii=False)
-    else:
-        line = f"error[{code}]: {shown(message)}"
+    told = {"error": {"code": code, "message": message}}
+    line = to_json(told) if as_json else f"error[{code}]: {shown(message)}"
     sys.stderr.write(line + "\n")
     sys.exit(exit_code)
 
 
 def show_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.write(to_json(value) + "\n")
 
 
 def show(text: str = "") -> None:

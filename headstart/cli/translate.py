@@ -17,6 +17,7 @@ from headstart.cli.app import (
     Encoding,
     Json,
     LongestLine,
+    NoVerify,
     Out,
     Quiet,
     Resume,
@@ -183,6 +184,7 @@ def apply(
             callback=ends(".png", ".svg", ".html", ".htm"),
         ),
     ] = None,
+    no_verify: NoVerify = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -232,6 +234,7 @@ def evaluate(
     on_bad_bytes: BadBytes = None,
     strip_nul: StripNul = False,
     max_line_bytes: LongestLine = None,
+    no_verify: NoVerify = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from headstart.config import AnyConfig
 from headstart.errors import BusyError, ConfigError, DataError, Stopped, UserError
+from headstart.strict_json import to_json
 from headstart.text.files import file_facts
 from headstart.train.disk import write_file
 from headstart.train.run import Run
@@ -82,12 +83,12 @@ def keep_settings(file: Path, settings: Mapping[str, Any], data: Mapping[str, Se
         raise DataError(
             f"{out} was begun with another {', '.join(changed)}. Choose another --out, or rename it.", "DATA_CHANGED"
         )
-    write_file(file, json.dumps({**own, "data": {**before["data"], **hashes}}, indent=2, ensure_ascii=False).encode())
+    write_file(file, to_json({**own, "data": {**before["data"], **hashes}}, indent=2).encode())
 
 
 def write_results(out: Path, results: Mapping[str, Any], columns: Sequence[str]) -> None:
     """results.json, and its table as table.csv."""
-    write_file(out / "results.json", json.dumps(results, indent=2, ensure_ascii=False).encode())
+    write_file(out / "results.json", to_json(results, indent=2).encode())
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
     writer.writeheader()

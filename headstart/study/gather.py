@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from headstart.errors import DataError, ModelError
 from headstart.quantities import counted
 from headstart.schema import parse, read_toml
+from headstart.strict_json import to_json
 from headstart.study.plan import BASELINES, Arm, BaseRun, Cell, StudyConfig, arms_of, cells
 from headstart.study.statistics import (
     FEWEST_SEEDS,
@@ -71,10 +72,9 @@ def gather(out: Path) -> dict[str, Any]:
     data = split_labelled(cfg.data)
     if data.facts(False)["split_sha256"] != state["data"]["split_sha256"]:
         raise DataError(f"{cfg.data.train}: the rows have changed since this study was made of them.", "DATA_CHANGED")
-    study = _Study(out, cfg, state, data)
-    results = study.results()
+    results = _Study(out, cfg, state, data).results()
     results["verdict"] = verdict(results)
-    write_file(out / "results.json", json.dumps(results, ensure_ascii=False, indent=1).encode())
+    write_file(out / "results.json", to_json(results, indent=1).encode())
     return results
 
 

@@ -26,6 +26,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from headstart.config import LabelledConfig, MatchConfig
 from headstart.errors import ConfigError, DataError, ModelError, Stopped, UserError
 from headstart.schema import differences, parse, read_toml, to_toml
 from headstart.shapes import HuggingFaceConfig
+from headstart.strict_json import to_json
 from headstart.study.baselines import BASELINES
 from headstart.study.cells import goes_on_when_started_again
 from headstart.study.plan import BaseRun, Cell, StudyConfig, arms_of, cells, finetuning, named_bases, trials
@@ -45,6 +47,7 @@ from headstart.text.split import SELECTED_FROM, Labelled, draw, split_labelled
 from headstart.train.disk import write_file
 from headstart.train.environment import environment
 from headstart.train.lock import lock_folder
+from headstart.train.manifest import unverified, verifying
 from headstart.train.run import Run, holds_something
 from headstart.train.watch import Watch
 
@@ -125,7 +128,7 @@ def _begin(out: Path, cfg: StudyConfig, data: Labelled, watch: Watch) -> dict[st
 
 
 def _write(out: Path, state: Mapping[str, Any]) -> None:
-    write_file(out / "study.json", json.dumps(state, ensure_ascii=False, indent=1).encode())
+    write_file(out / "study.json", to_json(state, indent=1).encode())
 
 
 def _given(cfg: StudyConfig) -> list[BaseRun]:
@@ -235,7 +238,7 @@ class _Grid:
         return float(cfg.usual_steps(round(0.8 * (cell.labels or self.rows) / cfg.train.batch_size)))
 
     def _outcomes(self, missing: Sequence[Cell]) -> Iterator[Outcome]:
-        work = [_Work(self.cfg, cell, self.out, self.jobs) for cell in missing]
+        work = [_Work(self.cfg, cell, self.out, self.jobs, verifying()) for cell in missing]
         if self.jobs == 1:
             yield from map(run_cell, work)
             return
@@ -279,6 +282,7 @@ class _Work:
     cell: Cell
     out: Path
     jobs: int
+    verify: bool  # another process does not know what this one was told
 
 
 def run_cell(work: _Work) -> Outcome:
@@ -288,7 +292,8 @@ def run_cell(work: _Work) -> Outcome:
         if work.cell.arm.base is None:
             _run_baseline(work.cfg.data, work.cell, path)
         else:
-            _run_finetuning(work, path)
+            with nullcontext() if work.verify else unverified():
+                _run_finetuning(work, path)
     except Stopped:
         raise
     except UserError as error:
@@ -322,9 +327,9 @@ def _run_baseline(cfg: LabelledConfig, cell: Cell, path: Path) -> None:
         {"row": i, "label": example.label, "prediction": said, "probabilities": row}
         for i, (example, said, row) in enumerate(zip(data.test, made.predictions, made.probabilities, strict=True))
     ]
-    lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    lines = "".join(to_json(record) + "\n" for record in records)
     write_file(path / "predictions.jsonl", lines.encode())
     truth = [data.labels.index(e.label) for e in data.test]
     scores = class_scores(truth, [data.labels.index(said) for said in made.predictions], len(data.labels))
     result = {"test": scores, "seconds": made.seconds, "rate": made.c, "trained_parameters": made.parameters}
-    write_file(path / "result.json", json.dumps(result).encode())
+    write_file(path / "result.json", to_json(result).encode())

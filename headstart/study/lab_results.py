@@ -16,6 +16,7 @@ from typing import Any
 
 from headstart.errors import ModelError
 from headstart.quantities import duration
+from headstart.strict_json import to_json
 from headstart.study.lab import Answer, Figure, Lab, Place, Table
 from headstart.study.lab_run import read_step
 from headstart.train.disk import write_file
@@ -58,7 +59,7 @@ def gather_lab(name: str, lab: Lab, out: Path) -> dict[str, Any]:
     }
     results["seconds"] = round(sum(step["seconds"] for step in results["steps"]), 1)
     results["score"] = _score(results["figures"])
-    write_file(out / "results.json", json.dumps(results, indent=1, ensure_ascii=False).encode())
+    write_file(out / "results.json", to_json(results, indent=1).encode())
     return results
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from headstart.errors import ConfigError, StepFailed, UserError
+from headstart.strict_json import to_json
 from headstart.study.lab import Lab
 from headstart.train.disk import make_folder, write_file
 from headstart.train.environment import environment
@@ -49,7 +50,7 @@ def run_steps(name: str, lab: Lab, out: Path, data: Path | None, quick: bool, wa
             )
         if not (out / "lab.json").exists():
             facts = {"lab": name, "quick": quick, "data_dir": str(data or ""), "environment": environment()}
-            write_file(out / "lab.json", json.dumps(facts, indent=1, ensure_ascii=False).encode())
+            write_file(out / "lab.json", to_json(facts, indent=1).encode())
         steps = lab.steps(quick)
         left = [step for step in steps if done.get(step.name, {}).get("exit") != 0]
         first = len(steps) - len(left)
@@ -93,7 +94,7 @@ def _execute(out: Path, step: str, words: list[str], seconds_before: float) -> N
     if exit_code == 0:
         write_file(folder / "result.json", answer)
     record = {"words": words, "exit": exit_code, "seconds": round(seconds_before + time.monotonic() - began, 1)}
-    write_file(folder / "step.json", json.dumps(record, ensure_ascii=False).encode())
+    write_file(folder / "step.json", to_json(record).encode())
     if exit_code:
         code, message = _last_error(log.read_bytes()[before:].decode(errors="replace"))
         if code == "STOPPED":

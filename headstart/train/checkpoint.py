@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from headstart.errors import ModelError, ResourceError
 from headstart.quantities import data_size
+from headstart.train import manifest
 from headstart.train.disk import DRAFT, free_space, remove_folder, write_folder
 from headstart.train.run import Run
 from headstart.train.watch import Watch
@@ -57,17 +58,7 @@ class Progress:
     recent: list[float] = field(default_factory=list)  # the last losses, against which a spike is seen
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """One file in MANIFEST.json."""
-
-    __pydantic_config__: ClassVar = ConfigDict(extra="forbid", strict=True)
-
-    bytes: int
-    sha256: str
-
-
-_STATE, _MANIFEST = TypeAdapter(Progress), TypeAdapter(dict[str, _Entry])
+_STATE = TypeAdapter(Progress)
 
 
 @dataclass(frozen=True)
@@ -162,9 +153,8 @@ def save_checkpoint(
     }
     if best is not None:
         files["best.safetensors"] = save(best)
-    manifest = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
     folder = run.path / "checkpoints" / f"step-{now.step:07d}"
-    write_folder(folder, {**files, "MANIFEST.json": json.dumps(manifest).encode()})
+    write_folder(folder, {**files, manifest.NAME: manifest.manifest_of(files)})
     del files  # as large as the model several times over
     try:
         for _ in _verified(folder):
@@ -252,24 +242,13 @@ def _opened(folder: Path, run: Run, model: nn.Module) -> Checkpoint:
 
 def _verified(folder: Path) -> Iterator[tuple[str, bytes]]:
     """The files of a checkpoint by name, as long as they are those that were written and no others."""
+    entries = manifest.read_manifest(folder)
     try:
-        manifest = _MANIFEST.validate_json((folder / "MANIFEST.json").read_bytes())
-    except OSError as error:
-        raise ValueError(f"its manifest cannot be read ({error.strerror})") from None
-    except ValueError:
-        raise ValueError("its manifest is damaged") from None
-    try:
-        if {*manifest, "MANIFEST.json"} != set(os.listdir(folder)):
+        if {*entries, manifest.NAME} != set(os.listdir(folder)):
             raise ValueError("its files are not those of its manifest")
-        for name, entry in manifest.items():
-            if (folder / name).stat().st_size != entry.bytes:
-                raise ValueError(f"{name} has not the size that was written")
-            data = (folder / name).read_bytes()
-            if hashlib.sha256(data).hexdigest() != entry.sha256:
-                raise ValueError(f"{name} is not what was written")
-            yield name, data
     except OSError as error:
         raise ValueError(f"it cannot be read ({error.strerror})") from None
+    yield from manifest.verified(folder, entries)
 
 
 def must_fit(model: nn.Module, tensors: Tensors) -> None:

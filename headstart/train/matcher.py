@@ -5,6 +5,7 @@ model/ of such a run
   model.safetensors  all of it, the frozen towers too: a run needs nothing else
   tokenizer.json
   README.md          the model card
+  MANIFEST.json      size and SHA-256 of the others, the card aside
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from headstart.train.model_dir import (
     build_base,
     complaints,
     must_agree,
+    must_be_finite,
     must_hold,
     read_description,
     read_tensors,
@@ -199,6 +201,7 @@ def read_clip(folder: Path) -> SavedMatcher:
         raise ModelError(
             f"{folder}: these weights do not make the CLIP model of its config.json: {told} missing or of another shape."
         )
+    must_be_finite({name.removeprefix("inner."): t for name, t in state.items()}, folder)
     tokenizer = Tokenizer.load(folder)
     if tokenizer.size > cfg.text_config.vocab_size:
         raise ModelError(

@@ -5,6 +5,7 @@ model/
   model.safetensors  tensors under the names that transformers uses (layout.py)
   tokenizer.json
   README.md          the model card
+  MANIFEST.json      size and SHA-256 of the others, the card aside (manifest.py)
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from headstart.models.layout import counterpart, from_disk, to_disk
 from headstart.models.transformer import Transformer
 from headstart.schema import parse
 from headstart.shapes import HuggingFaceConfig, ModelConfig, Pool, TransformerConfig
+from headstart.strict_json import to_json
 from headstart.text.tokenizer import Tokenizer
+from headstart.train import manifest
 from headstart.train.checkpoint import Tensors, load_weights, must_fit, weights
 from headstart.train.disk import write_file
 
@@ -80,11 +83,17 @@ def write_model(folder: Path, saved: Saved, card: str) -> None:
 
 
 def write_parts(folder: Path, described: Mapping[str, Any], card: str, tensors: Mapping[str, Tensor]) -> None:
-    """config.json, the card and, last, the weights."""
-    write_file(folder / "config.json", json.dumps(described, indent=2, ensure_ascii=False).encode())
+    """config.json, the card, the weights and, last, the manifest, of the tokenizers too."""
     write_file(folder / "README.md", card.encode())
     on_disk = {name: t.cpu().contiguous() for name, t in tensors.items()}
-    write_file(folder / "model.safetensors", save(on_disk, {"format": "pt"}))
+    files = {
+        "config.json": to_json(described, indent=2).encode(),
+        "model.safetensors": save(on_disk, {"format": "pt"}),
+    }
+    for name, data in files.items():
+        write_file(folder / name, data)
+    tokenizers = {file.name: file.read_bytes() for file in sorted(folder.glob("*tokenizer.json"))}
+    write_file(folder / manifest.NAME, manifest.manifest_of({**files, **tokenizers}))
 
 
 def read_model(folder: Path) -> Saved:
@@ -116,13 +125,16 @@ def read_model(folder: Path) -> Saved:
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """What config.json says to us."""
+    """What config.json says to us, of a folder that is as it was written."""
+    manifest.must_be_whole(folder)
     described: dict[str, Any] = json.loads((folder / "config.json").read_text("utf-8"))["headstart"]
     return described
 
 
 def read_tensors(folder: Path) -> Tensors:
-    return load((folder / "model.safetensors").read_bytes())
+    tensors = load((folder / "model.safetensors").read_bytes())
+    must_be_finite(tensors, folder)
+    return tensors
 
 
 @contextmanager
@@ -140,6 +152,16 @@ def must_hold(tensors: Tensors, layers: int, folder: Path) -> None:
     """Refuse settings of more layers than there are tensors, before anything is made of them."""
     if layers > len(tensors):
         raise ModelError(f"{folder}: its settings speak of {layers} layers; it holds {len(tensors)} tensors.")
+
+
+def must_be_finite(tensors: Tensors, folder: Path) -> None:
+    """Refuse weights with a NaN or an infinity, of which every answer would be made."""
+    for name, t in tensors.items():
+        if not bool(t.sum().isfinite()) and not bool(t.isfinite().all()):  # a sum is fast, and large ones overflow
+            raise ModelError(
+                f"{folder}: the tensor {name} holds numbers that are not finite. Its training failed, or the file is "
+                "damaged: take another copy, or train it again."
+            )
 
 
 def must_agree(tokenizer: Tokenizer, cfg: ModelConfig, folder: Path) -> None:

@@ -30,7 +30,7 @@ from headstart.text.packs import located
 from headstart.text.tokenizer import Tokenizer
 from headstart.train.checkpoint import Tensors, load_weights, weights
 from headstart.train.gguf import Gguf, read_gguf
-from headstart.train.model_dir import HeadSpec, Saved, build_model, must_agree, must_hold, read_model
+from headstart.train.model_dir import HeadSpec, Saved, build_model, must_agree, must_be_finite, must_hold, read_model
 from headstart.train.run import Run
 
 MODELS = [name for name, pack in PACKS.items() if pack.kind == "model"]
@@ -124,6 +124,7 @@ def read_pretrained(folder: Path, allow_pickle: bool = False) -> Saved:
     with usable(cfg.model_type, str(folder)), torch.device("meta"):  # shapes without memory
         expected = weights(build_model(cfg, spec))
     state, unused = _under_our_names(tensors, expected, cfg, folder)
+    must_be_finite({their_name(name, cfg): t for name, t in state.items()}, folder)
     model = build_model(cfg, spec)
     fresh = {name: t for name, t in weights(model).items() if name not in state}
     load_weights(model, {**fresh, **state})

@@ -31,6 +31,7 @@ from typing import Any, TextIO, TypeVar
 from headstart.config import AnyConfig, load_run_config, parse_run_config
 from headstart.errors import ConfigError, DataError, ModelError, ResourceError, UserError, did_you_mean
 from headstart.schema import differences, to_toml
+from headstart.strict_json import to_json
 from headstart.train.disk import DRAFT, write_file
 from headstart.train.environment import changes, environment, version, versions
 from headstart.train.lock import lock_folder
@@ -163,13 +164,13 @@ class Run:
         self.write_text("config.toml", to_toml(config))
 
     def write_json(self, name: str, value: Any) -> None:
-        self.write_text(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+        self.write_text(name, to_json(value, indent=2) + "\n")
 
     def write_text(self, name: str, text: str) -> None:
         write_file(self.path / name, text.encode())
 
     def write_lines(self, name: str, values: list[dict[str, Any]]) -> None:
-        lines = (json.dumps(value, ensure_ascii=False) + "\n" for value in values)
+        lines = (to_json(value) + "\n" for value in values)
         self.write_text(name, "".join(lines))
 
     def read_json(self, name: str) -> Any:
@@ -220,7 +221,7 @@ class Run:
         if self._log is None:
             self.cut_log(self.log_length())
         assert self._log is not None
-        self._log.add(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+        self._log.add(to_json(record).encode() + b"\n")
 
     def log_length(self) -> int:
         """Bytes in the log, all of them safely on disk."""

@@ -22,6 +22,7 @@ from headstart.errors import ModelError, UserError
 from headstart.models.huggingface import KINDS
 from headstart.models.layout import counterpart, to_disk
 from headstart.shapes import HuggingFaceConfig
+from headstart.strict_json import to_json
 from headstart.text.batch import pad
 from headstart.text.tokenizer import Tokenizer
 from headstart.train.checkpoint import weights
@@ -232,4 +233,4 @@ def _scores(result: Mapping[str, Any]) -> str:
 
 
 def _write_json(file: Path, value: Any) -> None:
-    write_file(file, json.dumps(value, indent=2, ensure_ascii=False).encode())
+    write_file(file, to_json(value, indent=2).encode())
