@@ -127,7 +127,7 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(w in str(error) for w in words))
 
 
-def shortened(value: str | int | float) -> str:
+def shortened(value: str | int | float | None) -> str:
     """`value` as one would write it, in one line at most."""
     try:
         return repr(value) if len(repr(value)) <= 100 else f"{repr(value)[:100]}..."

@@ -11,6 +11,7 @@ import os
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,8 +22,9 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models
 
 from headstart.config import TokenizerConfig
-from headstart.errors import ConfigError, DataError, ModelError
+from headstart.errors import ConfigError, DataError, ModelError, first_line
 from headstart.text.sentencepiece import load_sentencepiece
+from headstart.text.tokenizer_json import MOST_BYTES, check_tokenizer_json
 from headstart.text.visible import is_whole
 from headstart.text.vocabulary import KINDS, learn, pieces
 
@@ -63,11 +65,13 @@ class TokenRows:
 
 
 class Tokenizer:
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, growth: int = 1) -> None:
+        """`growth`: how many characters one may become inside; so many fewer are read at a time."""
         backend.encode_special_tokens = True  # "<mask>" in a user's text is six characters
         backend.no_truncation()  # a tokenizer.json from elsewhere may cut and pad; rows are cut and padded in one place
         backend.no_padding()
         self.backend = backend
+        self.growth = growth
         roles = {role: _first_known(backend, names) for role, names in ROLES.items()}
         start, end = roles["start"], roles["end"]
         if start is None or end is None:
@@ -103,16 +107,24 @@ class Tokenizer:
         file = next((place for place in places if os.path.isfile(place)), None)
         if file is None:
             raise ModelError(f"{path}: no tokenizer.json here.")
-        if file.suffix == ".model":
-            return cls(load_sentencepiece(file))
         try:
+            if file.stat().st_size > MOST_BYTES:
+                raise ModelError(f"it is larger than {MOST_BYTES >> 20} MB")
+            if file.suffix == ".model":
+                with _library():
+                    backend = load_sentencepiece(file)
+                    return cls(backend, check_tokenizer_json(backend.to_str()))
             return cls.from_json(file.read_text("utf-8"))
-        except Exception as error:  # the library raises plain Exception for whatever it cannot parse
-            raise ModelError(f"{file}: not a usable tokenizer ({error}).") from None
+        except (ModelError, ValueError) as error:
+            told = str(error).rstrip(".")
+            raise ModelError(f"{file}: not a usable tokenizer ({told}).") from None
 
     @classmethod
     def from_json(cls, text: str) -> Tokenizer:
-        return cls(Backend.from_str(text))
+        """The tokenizer of a tokenizer.json, which may be a stranger's."""
+        growth = check_tokenizer_json(text)
+        with _library():
+            return cls(Backend.from_str(text), growth)
 
     def to_json(self) -> str:
         return str(self.backend.to_str(pretty=True))
@@ -120,6 +132,11 @@ class Tokenizer:
     @property
     def size(self) -> int:
         return int(self.backend.get_vocab_size())
+
+    @property
+    def largest(self) -> int:
+        """The largest id; in tokenizers made elsewhere there may be holes below it."""
+        return max(self.backend.get_vocab(with_added_tokens=True).values(), default=0)
 
     @property
     def sha256(self) -> str:
@@ -131,7 +148,8 @@ class Tokenizer:
         ids, starts = array("i"), array("q", [0])  # these grow in place: a large corpus is never there twice
         try:
             for batch in self._batches(texts):
-                encoded = self.backend.encode_batch_fast([piece for piece, _, _ in batch], add_special_tokens=False)
+                with _library():
+                    encoded = self.backend.encode_batch_fast([piece for piece, _, _ in batch], add_special_tokens=False)
                 for (_, first, last), found in zip(batch, encoded, strict=True):
                     ids.extend(before if first else [])
                     ids.extend(found.ids)
@@ -156,7 +174,7 @@ class Tokenizer:
             for i, piece in enumerate(cut, start=1):
                 batch.append((piece, i == 1, i == len(cut)))
                 characters += len(piece)
-                if len(batch) == PIECES_AT_ONCE or characters > CHARACTERS_AT_ONCE:
+                if len(batch) == PIECES_AT_ONCE or characters > CHARACTERS_AT_ONCE // self.growth:
                     yield batch
                     batch, characters = [], 0
         if batch:
@@ -173,7 +191,8 @@ class Tokenizer:
     @cached_property
     def seamless(self) -> bool:
         """Whether a text may be cut anywhere: a tokenizer that marks where words begin would add a space there."""
-        halves = [i for half in "ab" for i in self.backend.encode(half, add_special_tokens=False).ids]
+        with _library():
+            halves = [i for half in "ab" for i in self.backend.encode(half, add_special_tokens=False).ids]
         return self.by_character or self.decode(halves) == "ab"
 
     @property
@@ -193,7 +212,8 @@ class Tokenizer:
         return isinstance(self.backend.decoder, decoders.Fuse)
 
     def decode(self, ids: Iterable[int]) -> str:
-        return str(self.backend.decode([int(i) for i in ids], skip_special_tokens=True))
+        with _library():
+            return str(self.backend.decode([int(i) for i in ids], skip_special_tokens=True))
 
     def piece(self, i: int) -> str:
         """One token as a reader would write it, with the space in front of it if it carries one."""
@@ -203,12 +223,14 @@ class Tokenizer:
         if i in (self.pad, self.unk, self.start, self.end, self.mask):
             return str(token)
         if isinstance(self.backend.decoder, decoders.ByteLevel):
-            return str(self.backend.decode([int(i)], skip_special_tokens=False))
+            with _library():
+                return str(self.backend.decode([int(i)], skip_special_tokens=False))
         return str(token).replace("▁", " ")
 
     def unread(self, text: str) -> list[str]:
         """The parts of a text that the vocabulary does not have."""
-        found = self.backend.encode(text, add_special_tokens=False)
+        with _library():
+            found = self.backend.encode(text, add_special_tokens=False)
         return [text[a:b] for i, (a, b) in zip(found.ids, found.offsets, strict=True) if i == self.unk]
 
     def unknown(self, rows: TokenRows) -> int:
@@ -222,7 +244,24 @@ def tokenizer_for(texts: Sequence[str], cfg: TokenizerConfig) -> Tokenizer:
         return Tokenizer.train(texts, cfg)
     if cfg.lower:
         raise ConfigError(f"tokenizer.lower is for a tokenizer that is learned; '{cfg.kind}' is taken as it is.")
-    return Tokenizer.load(cfg.kind)
+    tokenizer = Tokenizer.load(cfg.kind)
+    if tokenizer.largest >= tokenizer.size:
+        raise ModelError(
+            f"{cfg.kind}: the tokenizer has {tokenizer.size} entries, and ids up to {tokenizer.largest}. A new model needs "
+            "one without holes."
+        )
+    return tokenizer
+
+
+@contextmanager
+def _library() -> Iterator[None]:
+    """What the library cannot do with a tokenizer, in one sentence: it raises plain Exception, or it panics."""
+    try:
+        yield
+    except BaseException as error:  # a panic is none of Exception's
+        if type(error) is not Exception and type(error).__name__ != "PanicException":
+            raise
+        raise ModelError(f"The tokenizer is damaged, or not made for this text ({first_line(error)}).") from None
 
 
 def truncated(rows: TokenRows, limit: int, end: int | None = None) -> tuple[TokenRows, int]:

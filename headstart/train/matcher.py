@@ -203,9 +203,9 @@ def read_clip(folder: Path) -> SavedMatcher:
         )
     must_be_finite({name.removeprefix("inner."): t for name, t in state.items()}, folder)
     tokenizer = Tokenizer.load(folder)
-    if tokenizer.size > cfg.text_config.vocab_size:
+    if tokenizer.largest >= cfg.text_config.vocab_size:
         raise ModelError(
-            f"{folder}: the tokenizer has {tokenizer.size} entries, the model {cfg.text_config.vocab_size}."
+            f"{folder}: the tokenizer has ids up to {tokenizer.largest}, the model {cfg.text_config.vocab_size} entries."
         )
     model = Clip(cfg)
     load_weights(model, state)

@@ -169,6 +169,8 @@ def must_agree(tokenizer: Tokenizer, cfg: ModelConfig, folder: Path) -> None:
     spare = isinstance(cfg, HuggingFaceConfig) and tokenizer.size < cfg.vocab
     if tokenizer.size != cfg.vocab and not spare:
         raise ModelError(f"{folder}: the tokenizer has {tokenizer.size} entries, the model {cfg.vocab}.")
+    if tokenizer.largest >= cfg.vocab:
+        raise ModelError(f"{folder}: the tokenizer has ids up to {tokenizer.largest}, the model {cfg.vocab} entries.")
 
 
 def describe_model(saved: Saved) -> dict[str, Any]:

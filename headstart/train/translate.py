@@ -255,9 +255,9 @@ def read_translator(folder: Path) -> Translator:
         described, tensors = read_description(folder), read_tensors(folder)
     cfg = parse(Seq2SeqConfig, described["model"], str(folder / "config.json"))
     source, target = (Tokenizer.load(folder / name) for name in FILES)
-    for name, size, vocab in zip(FILES, (source.size, target.size), (cfg.vocab, cfg.target_vocab), strict=True):
-        if size != vocab:
-            raise ModelError(f"{folder}: {name} has {size} entries, the model {vocab}.")
+    for name, own, vocab in zip(FILES, (source, target), (cfg.vocab, cfg.target_vocab), strict=True):
+        if own.size != vocab or own.largest >= vocab:
+            raise ModelError(f"{folder}: {name} has {own.size} entries and ids up to {own.largest}, the model {vocab}.")
     model = build_seq2seq(cfg)
     load_weights(model, tensors)
     return Translator(model.eval(), source, target, cfg)
