@@ -146,6 +146,8 @@ def _write_tokenizer(folder: Path, saved: Saved) -> None:
     tokenizer.backend.post_processor = TemplateProcessing(
         single=[start, "$A", *after], special_tokens=[(start, own.start), (end, own.end)]
     )
+    if saved.head.kind == "classify":
+        tokenizer.backend.enable_truncation(saved.config.context)
     write_file(folder / "tokenizer.json", tokenizer.to_json().encode())
     roles = {"pad_token": own.pad, "unk_token": own.unk, "mask_token": own.mask}
     roles |= {"bos_token": own.start, "eos_token": own.end}
@@ -202,7 +204,10 @@ def card(run: Run, saved: Saved, made: str) -> str:
     ]
     if classifier:
         parts[1] += (
-            " A dense layer in its head passes on what it gets, and was not trained: to train this model further, go "
+            f" Give its pipeline `truncation=True`: longer texts are then cut to {saved.config.context} tokens, as in Headstart; "
+            "without it, transformers does not cut, and fails on them.\n\n"
+            f'```python\nfrom transformers import pipeline\n\nclassify = pipeline("{task}", "path/to/this/folder", truncation=True)\n```\n\n'
+            "A dense layer in its head passes on what it gets, and was not trained: to train this model further, go "
             "back to the run."
         )
         parts.append(f"## Scores\n\n{_scores(result)}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 import torch
 from torch.testing import assert_close
 from typer.testing import CliRunner, Result
@@ -21,7 +22,7 @@ from headstart.models.decode import Sampling
 from headstart.models.huggingface import KINDS
 from headstart.schema import parse
 from headstart.shapes import HuggingFaceConfig
-from headstart.text.tokenizer import Tokenizer
+from headstart.text.tokenizer import Tokenizer, rows_to_read
 from headstart.train.finetune import finetune
 from headstart.train.pretrain import pretrain
 from headstart.use.export import export_transformers
@@ -144,6 +145,23 @@ def test_what_transformers_cannot_express_is_refused_by_name(
     with pytest.raises(ModelError, match=says):
         export_transformers(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("base", ["gpt", "bert"])
+def test_a_long_text_is_cut_in_plain_transformers_as_it_is_here(base: str, reviews: Path, tmp_path: Path) -> None:
+    run = classifier(base, reviews, tmp_path / "run")
+    export_transformers(run, tmp_path / "out")
+    long = " ".join(f"film {i % 80} was lovely" for i in range(1250))
+    saved = Classifier.load(run).saved
+    ours, _ = rows_to_read([long], saved.tokenizer, saved.config.causal, saved.config.context)
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "out" / "tokenizer.json"))
+    assert theirs.encode(long).ids == ours[0].tolist()
+    classify = transformers.pipeline("text-classification", str(tmp_path / "out"), truncation=True)
+    expected = Classifier.load(run).predict([long])[0]
+    (found,) = classify(long)
+    assert found["label"] == expected["label"]
+    assert found["score"] == pytest.approx(expected["probabilities"][expected["label"]], abs=1e-5)
+    assert "truncation=True" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_an_export_is_never_written_over_something(reviews: Path, tmp_path: Path) -> None:
