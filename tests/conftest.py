@@ -7,6 +7,7 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+import typer.testing
 from hypothesis import settings
 from PIL import Image
 
@@ -108,6 +110,14 @@ def elsewhere() -> Callable[..., HuggingFaceConfig]:
         return shape_of({"model_type": model_type, "vocab_size": 53, **ELSEWHERE[model_type], **settings}, "test")
 
     return make
+
+
+@pytest.fixture(scope="module")
+def built_once() -> Iterator[None]:
+    """The runner builds the command line anew at every call, which takes longer than most verbs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.testing, "_get_command", functools.cache(typer.main.get_command))
+        yield
 
 
 BELOW = {

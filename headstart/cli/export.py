@@ -48,6 +48,8 @@ def export(
         return
     made = f" ({result['class']})" if to == "hf" else f" ({data_size(result['bytes'])})"
     show(f"{result['out']}{made}: the same logits as in {run}, within {result['largest_difference']:.1g}")
+    if to == "onnx":
+        show(f"{result['example']}: its use without Headstart")
     if int8:
         small = result["int8"]
         show(f"{small['out']} ({data_size(small['bytes'])})")

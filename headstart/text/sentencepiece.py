@@ -7,13 +7,15 @@ that matter are read here, by their numbers.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from headstart.errors import ModelError
+from headstart.text.protobuf import fields
+from headstart.text.tokenizer_json import LONGEST_TOKEN
 from headstart.text.vocabulary import broken_specials
 
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)  # kinds of pieces
@@ -37,16 +39,18 @@ def load_sentencepiece(path: Path) -> Tokenizer:
 
 def _build(data: bytes) -> Tokenizer:
     pieces, trainer, normalizer = [], {}, {}
-    for field, value in _fields(data):
+    for field, value in fields(data):
         if field == 1 and isinstance(value, bytes):
             pieces.append(_piece(value))
         elif field == 2 and isinstance(value, bytes):
-            trainer = dict(_fields(value))
+            trainer = dict(fields(value))
         elif field == 3 and isinstance(value, bytes):
-            normalizer = dict(_fields(value))
+            normalizer = dict(fields(value))
     if not pieces:
         raise ValueError("it holds no pieces")
-    unknown = next(i for i, piece in enumerate(pieces) if piece.kind == UNKNOWN)
+    unknown = next((i for i, piece in enumerate(pieces) if piece.kind == UNKNOWN), None)
+    if unknown is None:
+        raise ValueError("it has no piece for what is unknown")
     byte_fallback = any(piece.kind == BYTE for piece in pieces)
     if trainer.get(3, UNIGRAM) == BPE:
         vocab = {piece.text: i for i, piece in enumerate(pieces)}
@@ -72,7 +76,7 @@ def _build(data: bytes) -> Tokenizer:
     return tokenizer
 
 
-def _normalizers(spec: dict[int, int | bytes | float]) -> list[normalizers.Normalizer]:
+def _normalizers(spec: Mapping[int, object]) -> list[normalizers.Normalizer]:
     charsmap = spec.get(2)
     found: list[normalizers.Normalizer] = []
     if isinstance(charsmap, bytes) and charsmap:
@@ -95,41 +99,8 @@ def _merges(pieces: list[Piece], vocab: dict[str, int]) -> list[tuple[str, str]]
 
 
 def _piece(data: bytes) -> Piece:
-    fields = dict(_fields(data))
-    text, score, kind = fields[1], fields.get(2, 0.0), fields.get(3, NORMAL)
-    assert isinstance(text, bytes)
-    return Piece(text.decode(), float(score), int(kind))
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes | float]]:
-    """(number, value) of each field of a message."""
-    place = 0
-    while place < len(data):
-        key, place = _varint(data, place)
-        number, wire = key >> 3, key & 7
-        if wire == 0:
-            value, place = _varint(data, place)
-            yield number, value
-        elif wire == 5:
-            yield number, struct.unpack_from("<f", data, place)[0]
-            place += 4
-        elif wire == 1:
-            place += 8
-        elif wire == 2:
-            length, place = _varint(data, place)
-            if place + length > len(data):
-                raise ValueError("it is cut short")
-            yield number, data[place : place + length]
-            place += length
-        else:
-            raise ValueError(f"a field of the unknown kind {wire}")
-
-
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[place]
-        value |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
-        if not byte & 0x80:
-            return value, place
+    found = dict(fields(data))
+    text, score, kind = found[1], found.get(2, 0.0), found.get(3, NORMAL)
+    if not isinstance(text, bytes) or len(text) > LONGEST_TOKEN or not isinstance(score, float | int):
+        raise ValueError("a piece of it is damaged")
+    return Piece(text.decode(), float(score), kind if isinstance(kind, int) else NORMAL)

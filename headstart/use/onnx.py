@@ -1,10 +1,11 @@
 """A classifier out of an .onnx file that `headstart export` wrote. No torch.
 
-The file is whole: its metadata hold the labels, the tokenizer and how texts become rows.
+The file is whole: its metadata hold the labels, the tokenizer and how texts become rows, and it ends with its own SHA-256.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,15 +16,33 @@ from numpy.typing import NDArray
 
 from headstart.errors import ModelError, UserError, first_line
 from headstart.text.files import check_file
+from headstart.text.protobuf import Bytes, fields
 from headstart.text.tokenizer import Tokenizer, rows_to_read
+from headstart.train.manifest import verifying
 from headstart.use.labels import labelled
 
 AT_ONCE = 64  # texts
+LONGEST_CONTEXT = 1_000_000  # tokens
+# The entry of the metadata that comes last, as a protocol buffer writes it; the hexadecimal digits of the hash follow.
+_SEAL = b"\x72\x54\x0a\x10headstart_sha256\x12\x40"
+_DIGITS = 64
+# Where tensors may be in an ONNX model, by the numbers of the fields of each message.
+_INSIDE: dict[str, dict[int, str]] = {
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "training": {1: "graph", 2: "graph"},
+    "function": {7: "node", 11: "attribute"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "tensor": {13: "elsewhere"},
+}
+MOST_FIELDS = 5_000_000
 
 
 class OnnxClassifier:
-    def __init__(self, session: Any, tokenizer: Tokenizer, facts: dict[str, Any]) -> None:
-        self.session, self.tokenizer, self.facts = session, tokenizer, facts
+    def __init__(self, session: Any, tokenizer: Tokenizer, facts: dict[str, Any], file: str | Path = "") -> None:
+        self.session, self.tokenizer, self.facts, self.file = session, tokenizer, facts, file
         self.labels: tuple[str, ...] = tuple(facts["labels"])
 
     @classmethod
@@ -33,19 +52,25 @@ class OnnxClassifier:
         except ImportError:
             raise UserError("An .onnx file needs onnxruntime: pip install 'headstart[onnx]'.", "EXTRA") from None
         check_file(Path(file))
+        data = Path(file).read_bytes()
+        _must_be_whole(data, file)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
+        options.log_severity_level = 4  # what is wrong is told by us
         try:
-            session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+            _must_be_alone(memoryview(data))
+            session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
             told = session.get_modelmeta().custom_metadata_map
-            facts, tokenizer = json.loads(told["headstart"]), Tokenizer.from_json(told["tokenizer"])
+            facts, tokenizer = _checked(json.loads(told["headstart"]), session), _tokenizer(told["tokenizer"])
         except KeyError:
             raise ModelError(f"{file}: not a file that headstart export wrote (its metadata are missing).") from None
+        except UserError as error:
+            raise ModelError(f"{file}: {str(error)[:1].lower()}{str(error)[1:]}") from None
         except Exception as error:  # onnxruntime raises kinds of its own, one for each way in which a file is broken
             raise ModelError(f"{file}: not an ONNX model that can be read ({first_line(error)}).") from None
         if not facts["labels"]:
             raise ModelError(f"{file} holds a language model, which has no labels.")
-        return cls(session, tokenizer, facts)
+        return cls(session, tokenizer, facts, file)
 
     def probabilities(self, texts: Sequence[str]) -> list[list[float]]:
         """One row a text, one column a label."""
@@ -72,4 +97,72 @@ class OnnxClassifier:
         for i, row in enumerate(rows):
             ids[i, : len(row)] = row
         mask = np.arange(longest) < np.array([len(row) for row in rows])[:, None]
-        return self.session.run(["logits"], {"ids": ids, "mask": mask})[0]
+        try:
+            logits = self.session.run(["logits"], {"ids": ids, "mask": mask})[0]
+        except Exception as error:  # such as an id that the model has no row for
+            raise ModelError(f"{self.file}: the model and its metadata do not fit ({first_line(error)}).") from None
+        if np.shape(logits) != (len(rows), len(self.labels)) or not np.isfinite(logits).all():
+            raise ModelError(f"{self.file}: the model does not give one finite number for each of its labels.")
+        return logits
+
+
+def sealed(data: bytes) -> bytes:
+    """A model with its own SHA-256 as the last entry of its metadata: the end of a protocol buffer can be added to."""
+    return data + _SEAL + hashlib.sha256(data).hexdigest().encode()
+
+
+def _must_be_whole(data: bytes, file: str | Path) -> None:
+    """Refuse a file that is not as it was written; one without a hash is older than these, or made elsewhere."""
+    end = len(data) - len(_SEAL) - _DIGITS
+    if not verifying() or end < 0 or not data.startswith(_SEAL, end):
+        return
+    if hashlib.sha256(memoryview(data)[:end]).hexdigest().encode() != data[-_DIGITS:]:
+        raise ModelError(
+            f"{file} is damaged, or was changed by hand. Copy it again from where it came, or export it again; --no-verify takes "
+            "it as it is."
+        )
+
+
+def _must_be_alone(model: Bytes) -> None:
+    """Refuse a model that has tensors in other files, which could be any file."""
+    left: list[tuple[str, Bytes]] = [("model", model)]
+    seen = 0
+    while left:
+        kind, message = left.pop()
+        for number, value in fields(message):
+            seen += 1
+            inside = _INSIDE[kind].get(number)
+            if inside == "elsewhere":
+                raise ModelError("It keeps tensors in other files, which is not supported. Export it as one file.")
+            if seen > MOST_FIELDS:
+                raise ModelError(f"It has more than {MOST_FIELDS:,} fields, which no model of ours has.")
+            if inside and isinstance(value, bytes | memoryview):
+                left.append((inside, value))
+
+
+def _tokenizer(text: str) -> Tokenizer:
+    try:
+        return Tokenizer.from_json(text)
+    except ValueError as error:
+        raise ModelError(f"Its tokenizer cannot be used ({error}).") from None
+
+
+def _checked(facts: Any, session: Any) -> dict[str, Any]:
+    """The facts of the metadata, held against their kinds and against the model."""
+    damaged = ModelError("Its metadata are damaged. Export it again.")
+    if not isinstance(facts, dict):
+        raise damaged
+    labels, causal, context = facts["labels"], facts["causal"], facts["context"]
+    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+        raise damaged
+    if len(set(labels)) != len(labels) or not isinstance(causal, bool):
+        raise damaged
+    if type(context) is not int or not 2 <= context <= LONGEST_CONTEXT:
+        raise damaged
+    outputs = {output.name: output.shape for output in session.get_outputs()}
+    if {given.name for given in session.get_inputs()} != {"ids", "mask"} or "logits" not in outputs:
+        raise ModelError("It is not a model that headstart export wrote: it does not make logits of ids and mask.")
+    last = outputs["logits"][-1] if outputs["logits"] else None
+    if labels and isinstance(last, int) and last != len(labels):
+        raise ModelError(f"It has {len(labels)} labels, and gives {last} numbers. Export it again.")
+    return facts

@@ -1,4 +1,4 @@
-"""A finished run as one .onnx file, checked against the run and, in int8, scored beside it."""
+"""A finished run as one .onnx file, checked against the run and, in int8, scored beside it; with an example of its use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,25 +19,28 @@ from headstart.errors import ModelError, UserError
 from headstart.tasks.metrics import class_scores
 from headstart.text.batch import pad
 from headstart.text.read import Example, read_labelled
+from headstart.text.tokenizer import Tokenizer
+from headstart.train.disk import write_file
 from headstart.train.model_dir import Saved, read_model
 from headstart.train.run import Run
 from headstart.use.export import refuse_windows
 from headstart.use.labels import known_rows
 from headstart.use.language import refuse_distilled
-from headstart.use.onnx import OnnxClassifier
+from headstart.use.onnx import OnnxClassifier, sealed
 
+EXAMPLE = Path(__file__).with_name("onnx_example.py")
 ALLOWED = 1e-3  # difference of a logit; what is larger is a fault of ours, and nothing is left behind
 
 
 def export_onnx(run: str | Path, out: str | Path, examples: list[Example] | None = None) -> dict[str, Any]:
     """One .onnx file with the model, its tokenizer and its labels; what was written and how it was checked.
 
-    With labelled rows, there is a second one beside it with its matrices in 8 bits, and the accuracy of both on them.
+    A program beside it shows its use without Headstart. With labelled rows, there is a second one beside it with its matrices in 8 bits, and the accuracy of both on them.
     """
     opened, file = Run.open(run), Path(out)
-    small = file.with_suffix(".int8.onnx")
+    small, example = file.with_suffix(".int8.onnx"), file.with_suffix(".example.py")
     saved = read_model(opened.path / "model")
-    for place in (file, small) if examples else (file,):
+    for place in (file, example, small) if examples else (file, example):
         if os.path.exists(place):
             raise UserError(f"{place} already exists. Choose another --out.", "RUN_EXISTS")
     if file.suffix != ".onnx":
@@ -50,11 +53,16 @@ def export_onnx(run: str | Path, out: str | Path, examples: list[Example] | None
         write_onnx(draft, saved)
         result: dict[str, Any] = {
             "out": str(file),
+            "example": str(example),
             "bytes": draft.stat().st_size,
             "largest_difference": _difference(draft, saved),
         }
         if examples:
             result["int8"] = {"out": str(small), **_int8(draft, draft_small, examples)}
+        for made in filter(Path.exists, (draft, draft_small)):
+            write_file(made, sealed(made.read_bytes()))
+        write_file(example, EXAMPLE.read_bytes())
+        if examples:
             os.replace(draft_small, small)
         os.replace(draft, file)  # atomic: a reader sees all of it or none
     return result
@@ -104,9 +112,17 @@ def write_onnx(file: Path, saved: Saved) -> None:
         )  # fmt: skip
     made = onnx.load(file)
     del made.graph.value_info[:]  # shapes in the middle, which the quantizer finds to contradict its own
-    facts = {"labels": list(saved.head.labels), "causal": saved.config.causal, "context": saved.config.context}
-    onnx.helper.set_model_props(made, {"headstart": json.dumps(facts), "tokenizer": saved.tokenizer.to_json()})
+    put_metadata(made, saved.tokenizer, saved.head.labels, saved.config.causal, saved.config.context)
     onnx.save(made, file)
+
+
+def put_metadata(model: Any, tokenizer: Tokenizer, labels: Sequence[str], causal: bool, context: int) -> None:
+    """All that its use needs to know beside the model."""
+    import onnx
+
+    facts = {"labels": list(labels), "causal": causal, "context": context}
+    facts |= {role: getattr(tokenizer, role) for role in ("start", "end", "pad")}  # for whoever has no Headstart
+    onnx.helper.set_model_props(model, {"headstart": json.dumps(facts), "tokenizer": tokenizer.to_json()})
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import os
@@ -14,7 +13,6 @@ from typing import Any
 
 import pytest
 import torch
-import typer.testing
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner, Result
 
@@ -29,17 +27,10 @@ from headstart.train.matcher import open_encoder, read_dual
 from headstart.train.model_dir import read_model
 from headstart.train.translate import read_translator, translate
 
+pytestmark = pytest.mark.usefixtures("built_once")
 GOLDEN = Path(__file__).parents[1] / "golden" / "format-1" / "run"
 TEXTS = ["film 3 was lovely from end to end", "film 4 was awful", "dull"]
 MUTATIONS = 100
-
-
-@pytest.fixture(scope="module", autouse=True)
-def built_once():
-    """The runner builds the command line anew at every call, which takes longer than most faults."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typer.testing, "_get_command", functools.cache(typer.main.get_command))
-        yield
 
 
 @pytest.fixture(scope="module")

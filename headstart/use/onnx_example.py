@@ -1,0 +1,43 @@
+"""Use an .onnx file that `headstart export` wrote, without Headstart. Needs onnxruntime, tokenizers and numpy.
+
+python model.example.py model.onnx "a text" "another text"
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import onnxruntime
+from tokenizers import Tokenizer
+
+
+def main(file: str, texts: list[str]) -> None:
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    metadata = session.get_modelmeta().custom_metadata_map
+    facts, tokenizer = json.loads(metadata["headstart"]), Tokenizer.from_str(metadata["tokenizer"])
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    tokenizer.encode_special_tokens = True  # "<mask>" in a text is text
+
+    # A text is start, tokens, end, cut to what the model reads; a causal model has no end token.
+    after = [] if facts["causal"] else [facts["end"]]
+    most = facts["context"] - 1 - len(after)
+    rows = [[facts["start"], *tokenizer.encode(text, add_special_tokens=False).ids[:most], *after] for text in texts]
+    longest = max(map(len, rows))
+    ids = np.array([row + [facts["pad"]] * (longest - len(row)) for row in rows], np.int64)
+    mask = np.array([[i < len(row) for i in range(longest)] for row in rows])
+
+    (logits,) = session.run(["logits"], {"ids": ids, "mask": mask})
+    for text, row, scores in zip(texts, rows, logits, strict=True):
+        if facts["labels"]:
+            powers = np.exp(scores - scores.max())
+            best = int(scores.argmax())
+            print(f"{facts['labels'][best]}\t{powers[best] / powers.sum():.4f}\t{text}")
+        else:  # a language model: its most probable token in the last place
+            print(f"{tokenizer.id_to_token(int(scores[len(row) - 1].argmax()))}\t{text}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
