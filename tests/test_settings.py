@@ -36,7 +36,18 @@ REQUIRED: dict[type[Frozen], dict[str, Any]] = {
     MatchConfig: {"data": {"pairs": "a"}},
 }
 REQUIRED_NAMES = ("data.paths", "data.train", "data.pairs", "base")
-NO_SETTINGS = {"--out", "--config", "--set", "--resume", "--dry-run", "--minutes", "--json", "--quiet", "--debug"}
+NO_SETTINGS = {
+    "--out",
+    "--config",
+    "--set",
+    "--resume",
+    "--dry-run",
+    "--minutes",
+    "--json",
+    "--quiet",
+    "--debug",
+    "--no-verify",
+}
 
 
 def names(kind: type[Frozen], prefix: str = "") -> Iterator[str]:
