@@ -317,10 +317,11 @@ def _changed(value: Any, chance: random.Random) -> Any:
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "xlnet", "llama", "qwen", "clip"])
-def test_changes_at_random_are_one_sentence_or_a_tokenizer(name, tmp_path: Path, capfd):
-    chance = random.Random(name)
+@pytest.mark.parametrize("times", [100, pytest.param(1000, marks=pytest.mark.slow)])
+def test_changes_at_random_are_one_sentence_or_a_tokenizer(times, name, tmp_path: Path, capfd):
+    chance = random.Random(f"{name} {times}")
     described = json.loads(_converted()[name].to_str())
-    for _ in range(100):
+    for _ in range(times):
         text = json.dumps(_changed(described, chance))
         if chance.random() < 0.3:
             text = text[: chance.randrange(len(text))]

@@ -30,7 +30,7 @@ from headstart.train.translate import read_translator, translate
 pytestmark = pytest.mark.usefixtures("built_once")
 GOLDEN = Path(__file__).parents[1] / "golden" / "format-1" / "run"
 TEXTS = ["film 3 was lovely from end to end", "film 4 was awful", "dull"]
-MUTATIONS = 100
+MUTATIONS = [100, pytest.param(1000, marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="module")
@@ -176,13 +176,14 @@ def test_json_has_no_word_for_what_is_not_finite():
     assert to_json(value) == '{"a": null, "b": [1.5, [null, {"c": null}]], "é": "é"}'
 
 
-def test_damage_anywhere_never_gives_another_answer(classifier, tmp_path):
+@pytest.mark.parametrize("times", MUTATIONS)
+def test_damage_anywhere_never_gives_another_answer(times, classifier, tmp_path):
     """One bit, one cut or one byte more, in any file, at random places."""
     whole = json.loads(predict(classifier).stdout)
-    chance = random.Random(0)
+    chance = random.Random(times)
     names = [path.name for path in sorted((classifier / "model").iterdir())]
     shutil.copytree(classifier, tmp_path / "run")
-    for i in range(MUTATIONS):
+    for i in range(times):
         file = tmp_path / "run" / "model" / names[i % len(names)]
         data = file.read_bytes()
         place = chance.randrange(len(data))

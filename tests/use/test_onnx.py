@@ -190,10 +190,11 @@ def test_a_file_without_a_hash_is_opened_and_one_with_another_is_not(exported, t
     assert "is damaged, or was changed by hand" in predict(tmp_path / "new.onnx").stderr
 
 
-def test_damage_anywhere_never_gives_another_answer(exported, tmp_path):
-    data, whole, chance = exported.read_bytes(), json.loads(predict(exported).stdout), random.Random(0)
+@pytest.mark.parametrize("times", [100, pytest.param(1000, marks=pytest.mark.slow)])
+def test_damage_anywhere_never_gives_another_answer(times, exported, tmp_path):
+    data, whole, chance = exported.read_bytes(), json.loads(predict(exported).stdout), random.Random(times)
     file = tmp_path / "x.onnx"
-    for i in range(100):
+    for i in range(times):
         place = chance.randrange(len(data)) if i else len(data) - 1
         flipped = data[:place] + bytes([data[place] ^ 1 << chance.randrange(8)]) + data[place + 1 :]
         file.write_bytes([flipped, data[:place], data[:place] + b"0" + data[place:]][i % 3])
