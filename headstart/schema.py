@@ -13,6 +13,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from headstart.errors import ConfigError, did_you_mean, shortened
+from headstart.regular_file import read_regular
 
 
 class Frozen(BaseModel):
@@ -30,6 +31,7 @@ class Frozen(BaseModel):
 
 
 C = TypeVar("C", bound=Frozen)
+MOST_BYTES = 4 * 2**20  # of a file of settings
 OTHER_NAMES = {  # that settings have in other tools
     "learning_rate": "lr",
     "max_steps": "steps",
@@ -58,7 +60,7 @@ def parse(
 
 def read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text("utf-8-sig"))
+        return tomllib.loads(read_regular(path, MOST_BYTES).decode("utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"{path} cannot be read ({error.strerror}).") from None
     except (ValueError, RecursionError) as error:  # also how tomllib refuses too many digits or brackets

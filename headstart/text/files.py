@@ -9,7 +9,6 @@ import codecs
 import hashlib
 import os
 import re
-import stat
 from collections.abc import Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 from headstart.config import ReadConfig
 from headstart.errors import DataError, did_you_mean
 from headstart.quantities import counted
+from headstart.regular_file import open_regular
 
 _BOMS = {  # UTF-32 first: its little-endian mark begins with that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
@@ -49,12 +49,9 @@ STRETCH = 1 << 20  # characters
 def check_file(path: Path) -> None:
     """Refuse what is not a plain, readable file: a missing one, a pipe, a device, a loop of links."""
     try:
-        kind = path.stat().st_mode
-        if not stat.S_ISREG(kind):
-            what = "a folder" if stat.S_ISDIR(kind) else "not a regular file (a pipe, socket or device)"
-            raise DataError(f"{path}: this is {what}; a text file is needed here.", "DATA_PATH")
-        with path.open("rb"):
-            pass
+        open_regular(path).close()
+    except IsADirectoryError:
+        raise DataError(f"{path}: this is a folder; a text file is needed here.", "DATA_PATH") from None
     except FileNotFoundError:
         beside = os.listdir(path.parent) if os.access(path.parent, os.R_OK) else []
         raise DataError(f"{path}: no such file.{did_you_mean(path.name, beside)}", "DATA_PATH") from None
