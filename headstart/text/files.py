@@ -9,9 +9,13 @@ import codecs
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from io import BytesIO, TextIOWrapper
 from itertools import count
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from typing import BinaryIO
 
 from headstart.config import ReadConfig
 from headstart.errors import DataError, did_you_mean
@@ -48,8 +52,12 @@ STRETCH = 1 << 20  # characters
 
 def check_file(path: Path) -> None:
     """Refuse what is not a plain, readable file: a missing one, a pipe, a device, a loop of links."""
+    _opened(path).close()
+
+
+def _opened(path: Path) -> BinaryIO:
     try:
-        open_regular(path).close()
+        return open_regular(path)
     except IsADirectoryError:
         raise DataError(f"{path}: this is a folder; a text file is needed here.", "DATA_PATH") from None
     except FileNotFoundError:
@@ -70,6 +78,7 @@ class Reading:
         self._blank: dict[str, int] = {}  # rows left out
         self._spelled: dict[str, dict[str, tuple[str, int]]] = {}  # labels, what they became, and in how many rows
         self._notes: dict[str, str] = {}  # other things to be told
+        self._unpacked: Mapping[Path, bytes] = {}
 
     def note(self, place: str, what: str) -> None:
         """Something to be told of a place, once."""
@@ -82,6 +91,23 @@ class Reading:
     def respelled(self, path: str, labels: dict[str, tuple[str, int]]) -> None:
         """Labels of a file were spelled otherwise, each in so many rows."""
         self._spelled[path] = labels
+
+    def inside(self, files: Mapping[Path, bytes]) -> Reading:
+        """The same reading, counted together with this one, of files that are in memory: those of an archive."""
+        other = copy(self)  # shares what is counted
+        other._unpacked = files
+        return other
+
+    def opened(self, path: Path) -> BinaryIO:
+        """The bytes of a file, from their beginning; a DataError for what is not a plain, readable file."""
+        return BytesIO(self._unpacked[path]) if path in self._unpacked else _opened(path)
+
+    def mapped(self, path: Path) -> bytes | mmap:
+        """The bytes of a file without reading those that nobody asks for."""
+        if path in self._unpacked:
+            return self._unpacked[path]
+        with _opened(path) as file:
+            return mmap(file.fileno(), 0, access=ACCESS_READ) if os.fstat(file.fileno()).st_size else b""
 
     def facts(self) -> dict[str, int]:
         """How many places could not be decoded, how many NUL characters and rows were left out, how many labels changed."""
@@ -122,9 +148,9 @@ class Reading:
         if encoding in ("utf-16", "utf-32"):  # given by a mark: without one, it is utf-16-le or the like
             self._marked[str(path)] = encoding
         strict = self.how.on_bad_bytes == "fail"
-        text = _decoded(path, encoding, "strict" if strict else "replace")
+        text = self._text(path, encoding, "strict" if strict else "replace")
         if not strict and "\ufffd" in text:  # which may also stand in the file itself
-            itself = _decoded(path, encoding, "ignore").count("\ufffd")
+            itself = self._text(path, encoding, "ignore").count("\ufffd")
             self._replaced[str(path)] = text.count("\ufffd") - itself
         return text
 
@@ -135,26 +161,29 @@ class Reading:
         self._nuls[place] = text.count("\0")
         return text.replace("\0", "")
 
+    def _text(self, path: Path, encoding: str, errors: str) -> str:
+        with self.opened(path) as raw, TextIOWrapper(raw, encoding, errors) as file:  # every line end becomes \n
+            return "".join(iter(lambda: file.read(STRETCH), ""))
+
 
 PLAIN = Reading(ReadConfig())  # changes nothing; for callers that do not ask for notes
 
 
 def read_text(path: Path, reading: Reading = PLAIN) -> str:
     """The text of one file: byte-order marks obeyed and removed, line ends turned into \\n."""
-    check_file(path)
-    with path.open("rb") as file:
+    with reading.opened(path) as file:
         beginning = file.read(8)
     kind = _OFFICE.get(path.suffix.lower())
     kind = kind or next((what for magic, what in _MAGIC.items() if beginning.startswith(magic)), None)
     if kind:
         raise DataError(f"{path}: this is {kind}, not text.", "DATA_BINARY")
     if reading.how.max_line_bytes:
-        _check_lines(path, reading.how.max_line_bytes)
+        _check_lines(path, reading, reading.how.max_line_bytes)
     encoding = next((name for bom, name in _BOMS.items() if beginning.startswith(bom)), reading.how.encoding)
     try:
         text = reading.stripped(reading.decoded(path, encoding), str(path))
     except UnicodeError:
-        raise DataError(_undecodable(path, encoding), "DATA_ENCODING") from None
+        raise DataError(_undecodable(path, reading, encoding), "DATA_ENCODING") from None
     except (LookupError, ValueError):
         raise DataError(f"Unknown encoding '{encoding}'. Try utf-8, cp1252 or latin-1.", "DATA_ENCODING") from None
     if "\0" in text:
@@ -197,9 +226,9 @@ def file_facts(paths: Sequence[str | Path]) -> list[dict[str, str | int]]:
     return facts
 
 
-def _check_lines(path: Path, most: int) -> None:
+def _check_lines(path: Path, reading: Reading, most: int) -> None:
     """Refuse a line of more than `most` bytes."""
-    with path.open(encoding="latin-1") as file:  # in which a character is a byte
+    with TextIOWrapper(reading.opened(path), "latin-1") as file:  # in which a character is a byte
         for number in count(1):
             line = file.readline(most + 1)
             if len(line.removesuffix("\n")) > most:
@@ -211,15 +240,11 @@ def _check_lines(path: Path, most: int) -> None:
                 return
 
 
-def _decoded(path: Path, encoding: str, errors: str) -> str:
-    with path.open(encoding=encoding, errors=errors) as file:  # text mode makes every kind of line end \n
-        return "".join(iter(lambda: file.read(STRETCH), ""))
-
-
-def _undecodable(path: Path, encoding: str) -> str:
+def _undecodable(path: Path, reading: Reading, encoding: str) -> str:
     from charset_normalizer import from_bytes
 
-    data = path.read_bytes()
+    with reading.opened(path) as file:
+        data = file.read()
     try:
         data.decode(encoding)  # all at once, so that the error counts from the beginning of the file
     except UnicodeDecodeError as error:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import tarfile
-import tempfile
 from pathlib import Path
 
-from headstart.errors import DataError, first_line
-from headstart.text.files import PLAIN, Reading, check_file
-from headstart.text.read import Example, read_corpus, read_examples, read_lines
+from headstart.errors import DataError
+from headstart.text.archive import ARCHIVES, read_archive
+from headstart.text.files import PLAIN, Reading
+from headstart.text.read import Example, read_examples, read_lines
 from headstart.text.split import digest
-
-ARCHIVES = (".tar.gz", ".tgz", ".tar")
 
 
 def read_rows(
@@ -25,7 +22,7 @@ def read_rows(
 ) -> list[Example]:
     """The rows of a table, the lines of a text or the files of an archive; with the lines of `labels` as labels."""
     if texts.name.lower().endswith(ARCHIVES):
-        rows = [Example(text, "") for text in _archived(texts, reading)]
+        rows = [Example(text, "") for text in read_archive(texts, reading)]
     elif labels is None:
         rows = read_examples(texts, "line", text_column, label_column, reading)
     else:
@@ -64,15 +61,3 @@ def as_csv(rows: list[Example]) -> str:
     writer = csv.writer(table, lineterminator="\n")
     writer.writerows(line if labelled else line[:1] for line in (header, *cells))
     return table.getvalue()
-
-
-def _archived(path: Path, reading: Reading) -> list[str]:
-    """The texts in an archive, by the names of their files."""
-    check_file(path)
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            with tarfile.open(path) as archive:
-                archive.extractall(folder, filter="data")  # refuses whatever would lie elsewhere
-        except (tarfile.TarError, OSError, EOFError) as error:
-            raise DataError(f"{path}: not a readable archive ({first_line(error)}).", "DATA_FORMAT") from None
-        return read_corpus([folder], "document", None, reading)

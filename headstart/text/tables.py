@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headstart.errors import DataError, did_you_mean
-from headstart.text.files import PLAIN, Reading, check_file, lines, read_text
+from headstart.text.files import PLAIN, Reading, lines, read_text
 from headstart.text.separated import SEPARATORS, Header, separated
 from headstart.text.visible import is_whole
 
@@ -24,10 +24,10 @@ PEEK = 100_000  # bytes of a .json file that show whether it holds rows
 Wanted = tuple[str | None, Sequence[str], str]  # a column: its name if given, its usual names, the flag that names it
 
 
-def is_table(path: Path) -> bool:
+def is_table(path: Path, reading: Reading = PLAIN) -> bool:
     """Whether a file holds rows, by its name; of a .json file, by how it begins."""
     suffix = path.suffix.lower()
-    return suffix in TABLES and (suffix != ".json" or _begins_with_rows(path))
+    return suffix in TABLES and (suffix != ".json" or _begins_with_rows(path, reading))
 
 
 def read_columns(path: Path, wanted: Sequence[Wanted], reading: Reading = PLAIN) -> Iterator[list[str]]:
@@ -49,7 +49,7 @@ def header_of(path: Path, reading: Reading = PLAIN) -> Header:
         case ".json" | ".jsonl" | ".ndjson":
             return Header(list(next(_records(path, reading), ("", {}))[1]))
         case _:
-            return Header(list(_arrow_table(path).column_names))
+            return Header(list(_arrow_table(path, reading).column_names))
 
 
 def column_names(path: Path, reading: Reading = PLAIN) -> list[str]:
@@ -99,11 +99,13 @@ def _json(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[li
         yield [_as_text(where, name, record[name], reading) for name in names]
 
 
-def _begins_with_rows(path: Path) -> bool:
+def _begins_with_rows(path: Path, reading: Reading) -> bool:
     """Whether a .json file is a list of objects, or one object a line; other JSON is text like any other."""
-    if not path.is_file():
+    try:
+        file = reading.opened(path)
+    except DataError:
         return False
-    with path.open("rb") as file:
+    with file:
         begin = file.read(PEEK).decode("utf-8-sig", "replace")
     return bool(re.match(r"\s*(\[\s*\{|\{.*\}\s*\n\s*\{)", begin))
 
@@ -205,17 +207,14 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def _arrow_table(path: Path) -> Any:
-    check_file(path)
+def _arrow_table(path: Path, reading: Reading) -> Any:
     import pyarrow
     from pyarrow import ipc, parquet
 
     try:
-        if path.suffix.lower() == ".parquet":
-            table = parquet.read_table(path)
-        else:
-            with pyarrow.memory_map(str(path)) as source:
-                table = ipc.open_stream(source).read_all()  # as the datasets library saves it
+        source = pyarrow.BufferReader(reading.mapped(path))
+        is_stream = path.suffix.lower() != ".parquet"  # as the datasets library saves it
+        table = ipc.open_stream(source).read_all() if is_stream else parquet.read_table(source)
         table.validate(full=True)  # a damaged one can otherwise take the whole process down
         list(table.column_names)
     except (pyarrow.ArrowException, OSError, ValueError) as error:  # ValueError: a name that is no UTF-8
@@ -226,7 +225,7 @@ def _arrow_table(path: Path) -> Any:
 
 
 def _arrow(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[list[str]]:
-    table = _arrow_table(path)
+    table = _arrow_table(path, reading)
     header = Header(list(table.column_names))
     names = [_column(path, header, column, reading) for column in wanted]
     first = 0
