@@ -107,7 +107,9 @@ def compare(
     steps: Annotated[int | None, Option(help="For --corpus: updates of the pretraining.")] = None,
     epochs: Annotated[int | None, Option(help="Times through the training rows, for every arm.")] = None,
     rates: Annotated[str | None, Option(help="Learning rates tried on the validation rows, with commas.")] = None,
-    pool: Annotated[str | None, Option(help="What the head reads: last, cls or mean. [default: what suits the base and the rows]")] = None,
+    pool: Annotated[
+        str | None, Option(help="What the head reads: last, cls or mean. [default: what suits the base and the rows]")
+    ] = None,
     batch_size: Batch = None,
     valid: Annotated[str | None, Option(help="Validation rows; held out from DATA if not given.")] = None,
     test: Annotated[str | None, Option(help="Test rows; held out from DATA if not given.")] = None,

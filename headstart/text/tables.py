@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from headstart.errors import DataError, did_you_mean
+from headstart.text.arrow import arrow_columns, arrow_names
 from headstart.text.files import PLAIN, Reading, lines, read_text
 from headstart.text.separated import SEPARATORS, Header, separated
 from headstart.text.visible import is_whole
@@ -49,7 +50,7 @@ def header_of(path: Path, reading: Reading = PLAIN) -> Header:
         case ".json" | ".jsonl" | ".ndjson":
             return Header(list(next(_records(path, reading), ("", {}))[1]))
         case _:
-            return Header(list(_arrow_table(path, reading).column_names))
+            return Header(arrow_names(path, reading))
 
 
 def column_names(path: Path, reading: Reading = PLAIN) -> list[str]:
@@ -207,34 +208,15 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def _arrow_table(path: Path, reading: Reading) -> Any:
-    import pyarrow
-    from pyarrow import ipc, parquet
-
-    try:
-        source = pyarrow.BufferReader(reading.mapped(path))
-        is_stream = path.suffix.lower() != ".parquet"  # as the datasets library saves it
-        table = ipc.open_stream(source).read_all() if is_stream else parquet.read_table(source)
-        table.validate(full=True)  # a damaged one can otherwise take the whole process down
-        list(table.column_names)
-    except (pyarrow.ArrowException, OSError, ValueError) as error:  # ValueError: a name that is no UTF-8
-        raise DataError(f"{path}: not a readable {path.suffix[1:]} file ({error}).", "DATA_FORMAT") from None
-    if not table.num_rows:
-        raise DataError(f"{path}: the file has no rows.", "DATA_EMPTY")
-    return table
-
-
 def _arrow(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[list[str]]:
-    table = _arrow_table(path, reading)
-    header = Header(list(table.column_names))
+    header = Header(arrow_names(path, reading))
     names = [_column(path, header, column, reading) for column in wanted]
-    first = 0
-    for batch in table.select(names).to_batches():
-        columns = [batch.column(i).to_pylist() for i in range(len(names))]
-        for i, values in enumerate(zip(*columns, strict=True)):
-            where = f"{path}, row {first + i + 1}"
+    row = 0
+    for columns in arrow_columns(path, names, reading):
+        for values in zip(*columns, strict=True):
+            row += 1
+            where = f"{path}, row {row}"
             yield [_as_text(where, name, value, reading) for name, value in zip(names, values, strict=True)]
-        first += batch.num_rows
 
 
 def first_few(numbers: Sequence[int]) -> str:

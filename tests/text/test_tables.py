@@ -13,9 +13,11 @@ import pytest
 from pyarrow import ipc, parquet
 
 from headstart.config import ReadConfig
-from headstart.errors import DataError
+from headstart.errors import DataError, ResourceError
+from headstart.text import arrow
 from headstart.text.files import Reading
 from headstart.text.read import Example, read_corpus, read_labelled
+from headstart.text.tables import read_columns
 
 ROWS = [("a fine film", "1"), ('a poor\tone, "really"', "0"), ("été 🧀", "1")]
 EXAMPLES = [Example(text, label) for text, label in ROWS]
@@ -226,3 +228,60 @@ def test_json_that_holds_no_rows_is_text_as_before_and_passed_over_in_a_folder(t
     (tmp_path / "c.json").write_text('[{"text": "a row"}]')
     assert read_corpus([tmp_path], "line") == ["one line", "a row"]
     assert read_corpus([tmp_path / "b.json"], "line") == ['{"version": 3}']
+
+
+def repeated(text: str, rows: int) -> pa.Array:
+    """`text` that often, kept once."""
+    return pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array([text]))
+
+
+BOMBS = {
+    "rows": {"text": repeated("", 30_000)},
+    "repeated text": {"text": repeated("a" * 10_000, 2000)},
+    "packed text": {"text": ["a" * 9_000_000]},
+    "packed dictionary": {"text": repeated("a" * 9_000_000, 1)},
+}
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_table_that_unpacks_to_far_more_than_its_file_is_refused(bomb, suffix, tmp_path, monkeypatch):
+    monkeypatch.setattr(arrow, "MANY_ROWS", 20_000)
+    monkeypatch.setattr(arrow, "MANY_BYTES", 1_000_000)
+    made, path = pa.table({**BOMBS[bomb], "label": repeated("1", len(BOMBS[bomb]["text"]))}), tmp_path / f"a.{suffix}"
+    if suffix == "parquet":
+        parquet.write_table(made, path, compression="zstd")
+    else:
+        with ipc.new_stream(path, made.schema, options=ipc.IpcWriteOptions(compression="zstd")) as sink:
+            sink.write_table(made.combine_chunks())
+    assert path.stat().st_size < 20_000
+    before = pa.total_allocated_bytes()
+    with pytest.raises(ResourceError, match=r"a\.\w+: more than [\d,]+ (rows|bytes) would come out of a file of"):
+        read_labelled(path, None, None)
+    assert pa.total_allocated_bytes() - before < 1_000_000
+
+
+def test_columns_that_nobody_asks_for_are_not_unpacked(tmp_path, monkeypatch):
+    monkeypatch.setattr(arrow, "MANY_BYTES", 1_000_000)
+    made = pa.table({"text": ["a", "b"], "other": ["a" * 9_000_000] * 2, "label": ["1", "2"]})
+    parquet.write_table(made, tmp_path / "a.parquet", compression="zstd")
+    assert read_labelled(tmp_path / "a.parquet", None, None) == [Example("a", "1"), Example("b", "2")]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_categories_and_numbers_are_read_as_they_are_written(suffix, tmp_path):
+    labels = pa.array(["x", None, "x"]).dictionary_encode()
+    made, path = pa.table({"text": ["a", "b", "c"], "label": labels, "n": [1, 2, 3]}), tmp_path / f"a.{suffix}"
+    if suffix == "parquet":
+        parquet.write_table(made, path, row_group_size=2)
+    else:
+        with ipc.new_stream(path, made.schema, options=ipc.IpcWriteOptions(compression="lz4")) as sink:
+            sink.write_table(made)
+    columns = [(name, (), "") for name in ("n", "label", "text")]
+    assert list(read_columns(path, columns)) == [["1", "x", "a"], ["2", "", "b"], ["3", "x", "c"]]
+
+
+def test_a_list_where_a_text_is_needed_is_refused(tmp_path):
+    parquet.write_table(pa.table({"text": [["a"], ["b"]], "label": ["1", "2"]}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"'text' holds list<element: string>, not text"):
+        read_labelled(tmp_path / "a.parquet", None, None)
