@@ -11,22 +11,27 @@ also .gz), or as a folder of a spaCy pipeline:
 from __future__ import annotations
 
 import gzip
-import io
 import os
+import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TextIO
+from tokenize import TokenError  # what numpy raises for some damaged headers
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.errors import DataError, did_you_mean, first_line
+from headstart.errors import DataError, ResourceError, did_you_mean, first_line
+from headstart.regular_file import open_regular, read_regular
 from headstart.text.files import check_file
 from headstart.text.pack_contents import PACKS
 from headstart.text.packs import located
 
 Found = dict[str, NDArray[np.float32]]
+WIDEST = 4096  # numbers of a vector
+LONGEST_LINE = 64 * WIDEST  # bytes
+MANY_BYTES, RATIO = 256 * 2**20, 20  # that a .gz may unpack to; a larger one, to that many times its own bytes
 _MULTIPLIER, _WORD = 0xC6A4A7935BD1E995, (1 << 64) - 1
 
 
@@ -70,7 +75,10 @@ def known_vectors(name: str, words: Sequence[str]) -> NDArray[np.float32]:
     table = np.stack([np.zeros(width, np.float32) if vector is None else vector for vector in vectors])
     if not np.isfinite(table).all():
         raise DataError(f"{name}: holds numbers that are not finite.", "DATA_VECTORS")
-    length = np.linalg.norm(table, axis=1, keepdims=True)
+    with np.errstate(over="ignore"):
+        length = np.linalg.norm(table, axis=1, keepdims=True)
+    if not np.isfinite(length).all():
+        raise DataError(f"{name}: holds numbers that are too large.", "DATA_VECTORS")
     table[length[:, 0] > 0] /= length[length > 0][:, None]
     return table
 
@@ -84,8 +92,8 @@ def _listed(path: Path, wanted: set[str]) -> Found:
     found: Found = {}
     width = 0
     try:
-        with _opened(path) as lines:
-            for number, line in enumerate(lines, start=1):
+        with _opened(path) as file:
+            for number, line in enumerate(_lines(path, file), start=1):
                 parts = line.rstrip(" \r\n").split(" ")
                 if number == 1 and len(parts) == 2:
                     continue
@@ -96,6 +104,7 @@ def _listed(path: Path, wanted: set[str]) -> Found:
                         "A line must be a word and its numbers, with spaces between them.",
                         "DATA_VECTORS",
                     )
+                _must_be_narrow(path, width)
                 word = " ".join(parts[:-width])  # GloVe has words with spaces in them
                 if word in wanted:
                     found.setdefault(word, np.array(parts[-width:], np.float32))
@@ -108,10 +117,30 @@ def _listed(path: Path, wanted: set[str]) -> Found:
     return found
 
 
-def _opened(path: Path) -> TextIO:
-    if path.suffix == ".gz":
-        return io.TextIOWrapper(gzip.open(path), encoding="utf-8", newline="\n")
-    return path.open(encoding="utf-8", newline="\n")  # other line ends may be words
+def _opened(path: Path) -> gzip.GzipFile | BinaryIO:
+    return gzip.open(path) if path.suffix == ".gz" else open_regular(path)
+
+
+def _lines(path: Path, file: gzip.GzipFile | BinaryIO) -> Iterator[str]:
+    """The lines of a file, as long as they are those of vectors and not far more than a packed file should hold."""
+    most = max(MANY_BYTES, RATIO * path.stat().st_size)
+    while line := file.readline(LONGEST_LINE + 1):  # only \n ends a line: others may be words
+        if len(line) > LONGEST_LINE:
+            raise DataError(
+                f"{path}: a line of more than {LONGEST_LINE:,} bytes; these are no vectors.", "DATA_VECTORS"
+            )
+        if file.tell() > most:
+            raise ResourceError(
+                f"{path}: more than {most:,} bytes would come out of a file of {path.stat().st_size:,}, as if it were made "
+                "to fill the memory. If it is not, unpack it.",
+                "TABLE_LARGE",
+            )
+        yield line.decode()
+
+
+def _must_be_narrow(path: Path, width: int) -> None:
+    if width > WIDEST:
+        raise DataError(f"{path}: vectors of {width:,} numbers; more than {WIDEST:,} are not read.", "DATA_VECTORS")
 
 
 def _spacy(table_file: Path, rows_file: Path, wanted: set[str]) -> Found:
@@ -120,12 +149,18 @@ def _spacy(table_file: Path, rows_file: Path, wanted: set[str]) -> Found:
 
     folder = table_file.parent.parent
     try:
-        with table_file.open("rb") as file:
-            table = np.load(file, allow_pickle=False)
-        rows = dict(msgpack.unpackb(rows_file.read_bytes(), strict_map_key=False))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a header that numpy finds old
+            table = np.lib.format.open_memmap(table_file, "r")  # never more than the file has
+        if table.ndim != 2 or table.dtype.kind not in "fiu":
+            raise ValueError(f"an array of {table.ndim} dimensions and type {table.dtype}")
+        _must_be_narrow(table_file, table.shape[1])
+        rows = dict(msgpack.unpackb(read_regular(rows_file), strict_map_key=False))
         found = {word: rows[key] for word in wanted if (key := spacy_hash(word)) in rows}
-        known = {word: np.asarray(table[row], np.float32) for word, row in found.items() if 0 <= row < len(table)}
-    except (OSError, ValueError, TypeError, IndexError, msgpack.UnpackException) as error:
+        if any(type(row) is not int for row in found.values()):
+            raise ValueError("a row number that is none")
+        known = {word: np.array(table[row], np.float32) for word, row in found.items() if 0 <= row < len(table)}
+    except (OSError, ValueError, TypeError, IndexError, SyntaxError, TokenError, msgpack.UnpackException) as error:
         raise DataError(f"{folder}: its vectors cannot be read ({first_line(error)}).", "DATA_VECTORS") from None
     if not table.size:
         raise DataError(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gzip
+import random
+import tracemalloc
+from contextlib import suppress
 from pathlib import Path
 
 import msgpack
 import numpy as np
 import pytest
 
-from headstart.errors import DataError
+from headstart.errors import DataError, ResourceError
+from headstart.text import word_vectors
 from headstart.text.word_vectors import known_vectors, spacy_hash
 
 WORDS = ["", "chat", "paris", "zzz", "été"]
@@ -144,3 +148,78 @@ def test_pickled_vectors_are_not_opened(tmp_path: Path) -> None:
         np.save(file, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(DataError, match=r"its vectors cannot be read"):
         known_vectors(str(folder), WORDS)
+
+
+def test_a_gz_that_unpacks_to_far_more_than_it_holds_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(word_vectors, "MANY_BYTES", 100_000)
+    (tmp_path / "a.vec.gz").write_bytes(gzip.compress(b"mot 0 0\n" * 1_000_000))
+    with pytest.raises(ResourceError, match=r"more than [\d,]+ bytes would come out of a file of [\d,]+"):
+        known_vectors(str(tmp_path / "a.vec.gz"), WORDS)
+
+
+@pytest.mark.parametrize("name", ["a.vec", "a.vec.gz", "a.bin"])
+def test_a_line_without_end_is_refused_and_not_kept(name: str, tmp_path: Path) -> None:
+    data = b"1000000000 1000000000\n" + b"a" * 30_000_000
+    (tmp_path / name).write_bytes(gzip.compress(data, 1) if name.endswith("gz") else data)
+    del data
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match=r"a line of more than [\d,]+ bytes"):
+            known_vectors(str(tmp_path / name), WORDS)
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_vectors_wider_than_any_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.vec").write_text("chat" + " 0" * 5000 + "\n")
+    with pytest.raises(DataError, match=r"vectors of 5,000 numbers; more than 4,096 are not read"):
+        known_vectors(str(tmp_path / "a.vec"), WORDS)
+
+
+def test_numbers_of_which_the_length_is_not_finite_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.vec").write_text("chat 3e38 3e38\n")
+    with pytest.raises(DataError, match="holds numbers that are too large"):
+        known_vectors(str(tmp_path / "a.vec"), WORDS)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [np.zeros(5, np.float32), np.zeros((5, 2, 2), np.float32), np.array([["a", "b"]] * 5), np.zeros((5, 2), complex)],
+    ids=["flat", "deep", "texts", "complex"],
+)
+def test_an_array_of_another_shape_is_refused(array: np.ndarray, tmp_path: Path) -> None:
+    folder = spacy(tmp_path / "pipeline")
+    with (folder / "vocab" / "vectors").open("wb") as file:
+        np.save(file, array)
+    with pytest.raises(DataError, match="its vectors cannot be read"):
+        known_vectors(str(folder), WORDS)
+
+
+def test_an_array_that_claims_to_be_larger_than_its_file_is_refused(tmp_path: Path) -> None:
+    folder = spacy(tmp_path / "pipeline")
+    header = {"descr": "<f4", "fortran_order": False, "shape": (10**9, 300)}
+    with (folder / "vocab" / "vectors").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+    with pytest.raises(DataError, match="its vectors cannot be read"):
+        known_vectors(str(folder), WORDS)
+
+
+@pytest.mark.parametrize("kind", ["plain.txt", "head.vec", "head.vec.gz", "spacy"])
+def test_whatever_is_changed_in_a_file_it_is_read_or_refused(kind: str, tmp_path: Path) -> None:
+    path = written(kind, tmp_path)
+    files = [path] if path.is_file() else sorted((path / "vocab").iterdir())
+    whole = {file: file.read_bytes() for file in files}
+    for seed in range(100):
+        rng = random.Random(seed)
+        file = rng.choice(files)
+        data = bytearray(whole[file])
+        for _ in range(rng.randint(1, 5)):
+            place = rng.randrange(len(data))
+            data[place : place + rng.randrange(3)] = rng.choice([b"", b"9" * 30, b" ", b"\n", b"nan", rng.randbytes(2)])
+        for each in files:
+            each.write_bytes(data if each == file else whole[each])
+        with suppress(DataError):  # nothing else is raised
+            known_vectors(str(path), WORDS)
