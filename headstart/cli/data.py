@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -153,6 +154,10 @@ def table(
     first: Annotated[int | None, Option(min=1, help="Only the first N rows. [default: all]")] = None,
     draw: Annotated[int | None, Option(min=1, help="N rows by chance, the same ones each time. [default: all]")] = None,
     pieces: Annotated[bool, Option("--pieces", help="TEXTS were cut by SentencePiece: join the pieces.")] = False,
+    escape_formulas: Annotated[
+        bool, Option("--escape-formulas", help="Put ' before cells that a spreadsheet would compute: = + - @.")
+    ] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace the file if it is there.")] = False,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
     encoding: Encoding = None,
@@ -168,7 +173,7 @@ def table(
     from headstart.errors import UserError
     from headstart.text.packs import located
     from headstart.text.read import Example
-    from headstart.text.rows import as_csv, drawn, joined, read_rows
+    from headstart.text.rows import as_csv, drawn, escaped, joined, read_rows
     from headstart.train.disk import write_file
 
     sources = [Path(located(path)) for path in (texts, labels) if path]
@@ -179,13 +184,30 @@ def table(
     show_notes(reading.notes())
     rows = drawn(rows, draw) if draw else rows
     rows = [Example(joined(row.text), row.label) for row in rows] if pieces else rows
-    write_file(Path(out), as_csv(rows).encode())
+    changed = {}
+    if escape_formulas:
+        before, rows = rows, [Example(escaped(row.text), escaped(row.label)) for row in rows]
+        changed["escaped"] = sum((a.text != b.text) + (a.label != b.label) for a, b in zip(before, rows, strict=True))
+    written = as_csv(rows).encode()
+    if not overwrite and os.path.lexists(out) and not _holds(out, written):  # the same table again changes nothing
+        raise UserError(f"{out} already exists. Choose another --out, or give --overwrite.", "FILE_EXISTS")
+    write_file(Path(out), written)
     counts = dict(sorted(Counter(row.label for row in rows if row.label).items()))
     if as_json:
-        show_json({"file": out, "rows": len(rows), "labels": counts})
+        show_json({"file": out, "rows": len(rows), "labels": counts, **changed})
         return
+    show_notes([f"{counted(count, 'cell', 'was', 'were')} escaped." for count in changed.values()])
     told = ", ".join(f"{label} {count}" for label, count in list(counts.items())[:10])
     show(f"{out}: {len(rows)} rows" + (f"; labels: {told}" if told else ""))
+
+
+def _holds(file: str, data: bytes) -> bool:
+    from headstart.regular_file import read_regular
+
+    try:
+        return read_regular(file, len(data)) == data
+    except OSError:  # something else, or larger
+        return False
 
 
 def named_parts(paths: list[str]) -> dict[str, str]:

@@ -53,6 +53,15 @@ def joined(text: str) -> str:
     return text.replace(" ", "").replace("▁", " ").strip()
 
 
+def escaped(cell: str) -> str:
+    """A cell that no spreadsheet takes for a formula: the quote that it shows as text stands before it.
+
+    >>> escaped("=1+2"), escaped("1+2")
+    ("'=1+2", '1+2')
+    """
+    return f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else cell
+
+
 def as_csv(rows: list[Example]) -> str:
     """A table of text and label; of text alone where no row has a label."""
     table = io.StringIO()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import random
@@ -206,3 +207,43 @@ def test_a_table_is_not_written_over_what_it_is_made_of(reviews: Path) -> None:
     done = CliRunner().invoke(app, ["data", "table", str(reviews), "--out", str(reviews)])
     assert done.exit_code == 2
     assert "takes another .csv file" in done.stderr
+
+
+def test_a_file_that_is_there_is_not_written_over_unasked(reviews: Path, tmp_path: Path) -> None:
+    out = tmp_path / "rows.csv"
+    out.write_text("mine")
+    words = ["data", "table", str(reviews), "--first", "5", "--out", str(out)]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    assert f"error[FILE_EXISTS]: {out} already exists. Choose another --out, or give --overwrite." in done.stderr
+    assert out.read_text() == "mine"
+    assert CliRunner().invoke(app, [*words, "--overwrite"]).exit_code == 0
+    assert len(read_labelled(out, None, None)) == 5
+    assert CliRunner().invoke(app, words).exit_code == 0  # the same table again changes nothing
+
+
+def test_a_folder_or_a_dangling_link_in_the_place_of_the_table_is_refused(reviews: Path, tmp_path: Path) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "link.csv").symlink_to("nowhere")
+    for name in ("folder.csv", "link.csv"):
+        done = CliRunner().invoke(app, ["data", "table", str(reviews), "--out", str(tmp_path / name)])
+        assert done.exit_code == 2, done.output
+        assert "already exists" in done.stderr
+
+
+def test_cells_that_a_spreadsheet_would_compute_can_be_escaped(tmp_path: Path) -> None:
+    cells = ["=1+2", "+1", "-1", "@SUM(A1)", "\ttab", "safe = yes", "", "'=1"]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": c, "label": c or "x"}) + "\n" for c in cells))
+    words = ["data", "table", str(tmp_path / "a.jsonl"), "--json"]
+    for flag, expected, count in (
+        ([], cells, None),
+        (["--escape-formulas"], ["'=1+2", "'+1", "'-1", "'@SUM(A1)", "'\ttab", "safe = yes", "", "'=1"], 10),
+    ):
+        out = tmp_path / f"{len(flag)}.csv"
+        done = CliRunner().invoke(app, [*words, "--out", str(out), *flag])
+        assert done.exit_code == 0, done.output
+        with out.open(newline="") as file:
+            found = list(csv.reader(file))[1:]
+        assert [row[0] for row in found] == expected
+        assert [row[1] for row in found] == [text or "x" for text in expected]
+        assert json.loads(done.stdout).get("escaped") == count
