@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -151,3 +154,50 @@ def test_a_misspelled_choice_and_run_get_a_hint(folder: Path) -> None:
     assert "(got 'gru-additve'). Did you mean 'gru-additive'?" in done.stderr.replace("\n", " ")
     done = run("translate", "apply", folder / "rn", "ban", exit_code=5)
     assert f"Did you mean '{folder / 'run'}'?" in done.stderr.replace("\n", "")
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "deleted": lambda file: file.unlink(),
+    "empty": lambda file: file.write_bytes(b""),
+    "cut short": lambda file: file.write_bytes(file.read_bytes()[: file.stat().st_size // 2]),
+    "other JSON": lambda file: file.write_text('{"headstart": {}}'),
+    "a list": lambda file: file.write_text("[]"),
+    "nested": lambda file: file.write_text("[" * 100_000),
+    "a folder": lambda file: (file.unlink(), file.mkdir()),
+    "a pipe": lambda file: (file.unlink(), os.mkfifo(file)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json", "target_tokenizer.json"])
+def test_a_translator_with_a_damaged_file_is_refused_in_one_sentence(name, damage, folder, tmp_path) -> None:
+    shutil.copytree(folder / "run", tmp_path / "run")
+    DAMAGES[damage](tmp_path / "run" / "model" / name)
+    for words in (["translate", "apply", tmp_path / "run", "ban"], ["params", tmp_path / "run"]):
+        if words[0] == "params" and name.endswith("tokenizer.json"):
+            continue  # it counts without them
+        said = run(*words, exit_code=5).stderr
+        assert said.startswith("error[MODEL")
+        assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"hidden": 10**6},
+        {"hidden": -1},
+        {"layers": 10**6},
+        {"vocab": 10**9},
+        {"kind": "evil"},
+        {"heads": 7},
+        {"hidden": "x"},
+    ],
+    ids=str,
+)
+def test_a_translator_of_a_shape_that_its_weights_do_not_have_is_refused(changed, folder, tmp_path) -> None:
+    shutil.copytree(folder / "run", tmp_path / "run")
+    file = tmp_path / "run" / "model" / "config.json"
+    described = json.loads(file.read_text("utf-8"))
+    described["headstart"]["model"] |= changed
+    file.write_text(json.dumps(described))
+    assert run("translate", "apply", tmp_path / "run", "ban", exit_code=5).stderr.startswith("error[MODEL")

@@ -26,6 +26,7 @@ from headstart.models.clip import Clip, clip_config, clip_pixels
 from headstart.models.dual import DualEncoder, Matcher, Space, TextTower
 from headstart.models.heads import POOLS
 from headstart.models.vision import Encoder, build_encoder
+from headstart.regular_file import read_regular
 from headstart.schema import parse
 from headstart.shapes import DualConfig, ImageConfig, PatchConfig, PixelsConfig
 from headstart.text.batch import by_length, pad
@@ -34,7 +35,7 @@ from headstart.text.pack_contents import PACKS
 from headstart.text.packs import located
 from headstart.text.split import digest
 from headstart.text.tokenizer import Tokenizer, rows_to_read
-from headstart.train.checkpoint import fingerprint, load_weights, weights
+from headstart.train.checkpoint import fingerprint, load_weights, must_fit, weights
 from headstart.train.image_index import ImageIndex, See
 from headstart.train.model_dir import (
     Saved,
@@ -121,7 +122,10 @@ def read_dual(folder: Path) -> SavedMatcher:
         described, tensors = read_description(folder), read_tensors(folder)
         if described["head"] != "match":
             raise ModelError(f"{folder.parent} does not match captions and pictures. Train one: headstart match train.")
-    cfg = parse(DualConfig, described["model"], str(folder / "config.json"))
+        cfg = parse(DualConfig, described["model"], str(folder / "config.json"))
+        must_hold(tensors, cfg.text.layers, folder)
+        with torch.device("meta"):  # shapes without memory
+            must_fit(build_dual(cfg), tensors)
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     must_agree(tokenizer, cfg.text, folder)
     model = build_dual(cfg)
@@ -158,7 +162,7 @@ def open_encoder(name: str, patches: PatchConfig, size: int = 0) -> tuple[Encode
             f"Image encoder '{name}' is neither one of {', '.join(known)} nor a folder.{did_you_mean(name, known)}"
         )
     with complaints(folder):
-        described, tensors = json.loads((folder / "config.json").read_text("utf-8")), read_tensors(folder)
+        described, tensors = json.loads(read_regular(folder / "config.json")), read_tensors(folder)
     cfg = parse(ImageConfig, described, str(folder / "config.json"))
     if size:
         cut = {"size": size, "edge": cfg.pixels.edge * size // cfg.pixels.size}
@@ -219,6 +223,6 @@ def _preparation(folder: Path) -> dict[str, Any]:
     for name in ("preprocessor_config.json", "processor_config.json"):
         if (folder / name).is_file():
             with complaints(folder):
-                described = json.loads((folder / name).read_text("utf-8"))
+                described = json.loads(read_regular(folder / name))
                 return dict({**described}.get("image_processor", described))
     return {}

@@ -19,16 +19,17 @@ from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import save
 from torch import Tensor
 
 from headstart.config import Long
-from headstart.errors import ModelError
+from headstart.errors import ConfigError, ModelError
 from headstart.models.base import Base
 from headstart.models.heads import POOLS, ClassHead, LanguageHead, Model
 from headstart.models.huggingface import KINDS, HuggingFaceBase
 from headstart.models.layout import counterpart, from_disk, to_disk
 from headstart.models.transformer import Transformer
+from headstart.regular_file import read_regular
 from headstart.schema import parse
 from headstart.shapes import HuggingFaceConfig, ModelConfig, Pool, TransformerConfig
 from headstart.strict_json import to_json
@@ -36,6 +37,7 @@ from headstart.text.tokenizer import Tokenizer
 from headstart.train import manifest
 from headstart.train.checkpoint import Tensors, load_weights, must_fit, weights
 from headstart.train.disk import write_file
+from headstart.train.weight_file import read_weights
 
 HeadKind = Literal["language", "classify"]
 
@@ -127,12 +129,12 @@ def read_model(folder: Path) -> Saved:
 def read_description(folder: Path) -> dict[str, Any]:
     """What config.json says to us, of a folder that is as it was written."""
     manifest.must_be_whole(folder)
-    described: dict[str, Any] = json.loads((folder / "config.json").read_text("utf-8"))["headstart"]
+    described: dict[str, Any] = json.loads(read_regular(folder / "config.json"))["headstart"]
     return described
 
 
 def read_tensors(folder: Path) -> Tensors:
-    tensors = load((folder / "model.safetensors").read_bytes())
+    tensors = read_weights(folder / "model.safetensors")
     must_be_finite(tensors, folder)
     return tensors
 
@@ -144,7 +146,9 @@ def complaints(folder: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise ModelError(f"{folder}: {Path(error.filename).name} is missing.") from None
-    except (KeyError, TypeError, ValueError, ArithmeticError, RuntimeError, SafetensorError) as error:
+    except OSError as error:
+        raise ModelError(f"{error.filename or folder}: cannot be read ({error.strerror or error}).") from None
+    except (ConfigError, KeyError, TypeError, ValueError, ArithmeticError, RuntimeError, SafetensorError) as error:
         raise ModelError(f"{folder}: not a model that Headstart wrote ({error}).") from None
 
 

@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from headstart.errors import ConfigError, ModelError, did_you_mean, first_line
 from headstart.models.huggingface import ACTIVATIONS, shape_of, usable
 from headstart.models.layout import counterpart, from_disk, our_name, their_name, to_disk
+from headstart.regular_file import read_regular
 from headstart.schema import parse
 from headstart.shapes import PRESETS, HuggingFaceConfig, ModelConfig, Pool, TransformerConfig
 from headstart.text.hub import get_model
@@ -32,6 +31,7 @@ from headstart.train.checkpoint import Tensors, load_weights, weights
 from headstart.train.gguf import Gguf, read_gguf
 from headstart.train.model_dir import HeadSpec, Saved, build_model, must_agree, must_be_finite, must_hold, read_model
 from headstart.train.run import Run
+from headstart.train.weight_file import read_weights
 
 MODELS = [name for name, pack in PACKS.items() if pack.kind == "model"]
 # What files hold beside a base's weights: constants that it makes itself, and the pooler, which belongs to a head.
@@ -227,9 +227,11 @@ def _gguf_of(folder: Path) -> Path | None:
 def config_of(folder: Path) -> Mapping[str, Any]:
     """What config.json says."""
     try:
-        described = json.loads((folder / "config.json").read_text("utf-8"))
+        described = json.loads(read_regular(folder / "config.json"))
     except FileNotFoundError:
         raise ModelError(f"{folder}: config.json is missing.") from None
+    except OSError as error:
+        raise ModelError(f"{folder / 'config.json'}: cannot be read ({error.strerror}).") from None
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{folder / 'config.json'} is damaged ({error}).") from None
     if not isinstance(described, dict):
@@ -240,10 +242,10 @@ def config_of(folder: Path) -> Mapping[str, Any]:
 def weights_of(folder: Path, allow_pickle: bool) -> Tensors:
     """Every tensor in the folder by name, out of one file or several."""
     if (folder / "model.safetensors").exists():
-        return _safetensors(folder / "model.safetensors")
+        return read_weights(folder / "model.safetensors")
     if (folder / "model.safetensors.index.json").exists():
         parts = _parts(folder / "model.safetensors.index.json", r"[\w.-]+\.safetensors")
-        return {name: t for part in parts for name, t in _safetensors(part).items()}
+        return {name: t for part in parts for name, t in read_weights(part).items()}
     pickled = next((name for name in _PICKLED if (folder / name).exists()), None)
     index = folder / "pytorch_model.bin.index.json"
     if not pickled and not index.exists():
@@ -260,8 +262,8 @@ def weights_of(folder: Path, allow_pickle: bool) -> Tensors:
 def _parts(index: Path, pattern: str) -> list[Path]:
     """The files that an index names; nothing outside its folder."""
     try:
-        names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        names = sorted(set(json.loads(read_regular(index))["weight_map"].values()))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ModelError(f"{index} is damaged ({error}).") from None
     strange = [str(name) for name in names if not re.fullmatch(pattern, str(name))]
     if strange:
@@ -270,13 +272,6 @@ def _parts(index: Path, pattern: str) -> list[Path]:
     if missing:
         raise ModelError(f"{index.parent}: {', '.join(missing[:5])} missing.")
     return [index.parent / name for name in names]
-
-
-def _safetensors(file: Path) -> Tensors:
-    try:
-        return load_file(file)
-    except (SafetensorError, ValueError, KeyError) as error:
-        raise ModelError(f"{file} is damaged ({error}).") from None
 
 
 def _unpickled(file: Path) -> dict[str, Tensor]:

@@ -32,9 +32,9 @@ from headstart.text.files import file_facts
 from headstart.text.pairs import Pair, Pairs, references, split_pairs
 from headstart.text.read import text_files
 from headstart.text.tokenizer import Tokenizer, TokenRows, tokenizer_for
-from headstart.train.checkpoint import load_weights, weights
+from headstart.train.checkpoint import load_weights, must_fit, weights
 from headstart.train.loop import prepare_device, train
-from headstart.train.model_dir import complaints, read_description, read_tensors, write_parts
+from headstart.train.model_dir import complaints, must_hold, read_description, read_tensors, write_parts
 from headstart.train.run import Run
 from headstart.train.watch import Watch
 
@@ -253,7 +253,10 @@ def read_translator(folder: Path) -> Translator:
     """The model of a translation run's model/ folder."""
     with complaints(folder):
         described, tensors = read_description(folder), read_tensors(folder)
-    cfg = parse(Seq2SeqConfig, described["model"], str(folder / "config.json"))
+        cfg = parse(Seq2SeqConfig, described["model"], str(folder / "config.json"))
+        must_hold(tensors, cfg.layers, folder)
+        with torch.device("meta"):  # shapes without memory
+            must_fit(build_seq2seq(cfg), tensors)
     source, target = (Tokenizer.load(folder / name) for name in FILES)
     for name, own, vocab in zip(FILES, (source, target), (cfg.vocab, cfg.target_vocab), strict=True):
         if own.size != vocab or own.largest >= vocab:

@@ -395,3 +395,10 @@ def test_a_damaged_pooling_is_refused_or_passed_over(make: Make, modes: Any) -> 
     else:
         with pytest.raises(ModelError, match=r"modules\.json or the pooling that it names is damaged"):
             read_pretrained(folder)
+
+
+def test_a_base_of_many_empty_tensors_is_refused_before_its_layers_are_made(bert: Path) -> None:
+    change(bert, num_hidden_layers=20_000)
+    save_file({f"bert.encoder.layer.{i}.x": torch.zeros(0) for i in range(20_000)}, bert / "model.safetensors")
+    with pytest.raises(ModelError, match=r"model\.safetensors: 20,000 tensors, where a model has 3,000 at most"):
+        read_pretrained(bert)
