@@ -27,6 +27,7 @@ from headstart.text.hygiene import refuse_leaks
 from headstart.text.read import text_files
 from headstart.text.split import Labelled, draw, split_labelled
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
+from headstart.train.card import named, plain
 from headstart.train.checkpoint import Tensors, fingerprint, load_weights, weights
 from headstart.train.features import FrozenFeatures
 from headstart.train.linear_probe import Probe, best_probe, fit_probes, install, rows_to_fit
@@ -293,9 +294,9 @@ def _card(cfg: FinetuneConfig, result: dict[str, Any], data: Labelled) -> str:
         if result["valid"]
         else "No rows were held out to score it on."
     )
-    start = "fresh weights" if cfg.init == "scratch" else f"the base {Path(cfg.base).name}"
+    start = "fresh weights" if cfg.init == "scratch" else f"the base {named(cfg.base)}"
     return (
-        f"# A text classifier: {', '.join(data.labels)}\n\nTrained by Headstart from {start} "
-        f"(trained: {cfg.scope}) on {len(data.train)} rows of {Path(cfg.data.train).name}, seed {cfg.train.seed}. "
+        f"# A text classifier: {', '.join(map(plain, data.labels))}\n\nTrained by Headstart from {start} "
+        f"(trained: {cfg.scope}) on {len(data.train)} rows of {named(cfg.data.train)}, seed {cfg.train.seed}. "
         f"{score}\n"
     )

@@ -46,6 +46,7 @@ from headstart.text.files import file_facts
 from headstart.text.packs import cache_folder
 from headstart.text.split import digest
 from headstart.text.tokenizer import Tokenizer, rows_to_read
+from headstart.train.card import named
 from headstart.train.checkpoint import fingerprint, weights
 from headstart.train.features import kept
 from headstart.train.image_index import Checked, check_images
@@ -276,7 +277,7 @@ def _card(cfg: MatchConfig, result: dict[str, Any]) -> str:
     way = scores["text_to_image"]
     told = ", ".join(f"{100 * way[k]['value']:.1f} % ({k})" for k in way)
     return (
-        f"# Captions and pictures ({Path(cfg.text).name}, {Path(cfg.image).name})\n\nTrained by Headstart (trained: "
-        f"{cfg.scope}) on {Path(cfg.data.pairs).name}, seed {cfg.train.seed}. Of {scores['captions']} {part} captions, the "
+        f"# Captions and pictures ({named(cfg.text, cfg.image)})\n\nTrained by Headstart (trained: "
+        f"{cfg.scope}) on {named(cfg.data.pairs)}, seed {cfg.train.seed}. Of {scores['captions']} {part} captions, the "
         f"picture among {scores['images']} was found: {told}.\n"
     )

@@ -27,6 +27,7 @@ from headstart.text.read import passed_over, text_files
 from headstart.text.split import Corpus, split_corpus
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
 from headstart.text.word_vectors import known_vectors, vector_files
+from headstart.train.card import named
 from headstart.train.checkpoint import load_weights, weights
 from headstart.train.loop import prepare_device, train
 from headstart.train.model_dir import HeadSpec, Saved, build_model, write_model
@@ -297,9 +298,9 @@ def _card(cfg: PretrainConfig, result: dict[str, Any]) -> str:
     model = cfg.model
     kind = f"A {model.model_type} model" if isinstance(model, HuggingFaceConfig) else f"Preset {model.preset}"
     return (
-        f"# A {f'base distilled from {Path(cfg.teacher).name}' if cfg.teacher else f'{cfg.objective} language model'}\n\n{kind}, {cfg.model.layers} layers, width "
-        f"{cfg.model.width}, {result['parameters']:,} parameters; trained by Headstart {f'from {Path(cfg.base).name} ' if cfg.base else ''}for {counted(result['steps'], 'step')} "
+        f"# A {f'base distilled from {named(cfg.teacher)}' if cfg.teacher else f'{cfg.objective} language model'}\n\n{kind}, {cfg.model.layers} layers, width "
+        f"{cfg.model.width}, {result['parameters']:,} parameters; trained by Headstart {f'from {named(cfg.base)} ' if cfg.base else ''}for {counted(result['steps'], 'step')} "
         f"({result['tokens']:,} tokens), seed {cfg.train.seed}: {score}.\n\n"
-        f"Text: {', '.join(Path(p).name for p in cfg.data.paths)}. "
-        f"{f'Word vectors: {Path(cfg.vectors).name}. ' if cfg.vectors else ''}Its settings are in config.toml of the run.\n"
+        f"Text: {named(*cfg.data.paths)}. "
+        f"{f'Word vectors: {named(cfg.vectors)}. ' if cfg.vectors else ''}Its settings are in config.toml of the run.\n"
     )

@@ -32,6 +32,7 @@ from headstart.text.files import file_facts
 from headstart.text.pairs import Pair, Pairs, references, split_pairs
 from headstart.text.read import text_files
 from headstart.text.tokenizer import Tokenizer, TokenRows, tokenizer_for
+from headstart.train.card import named
 from headstart.train.checkpoint import load_weights, must_fit, weights
 from headstart.train.loop import prepare_device, train
 from headstart.train.model_dir import complaints, must_hold, read_description, read_tensors, write_parts
@@ -307,7 +308,7 @@ def _card(cfg: TranslateConfig, result: dict[str, Any]) -> str:
     scores = result["test"] or result["valid"]
     return (
         f"# A translator ({cfg.model.kind}, hidden size {cfg.model.hidden})\n\n{result['parameters']:,} parameters, "
-        f"trained by Headstart for {counted(result['steps'], 'step')} on {', '.join(Path(p).name for p in cfg.data.pairs)}, seed "
+        f"trained by Headstart for {counted(result['steps'], 'step')} on {named(*cfg.data.pairs)}, seed "
         f"{cfg.train.seed}. On {scores['rows']} {part} sources: loss {scores['loss']:.4f} nats a target token, exact "
         f"match {scores['exact_match']['value']:.4f}.\n"
     )

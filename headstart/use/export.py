@@ -21,13 +21,15 @@ from torch import Tensor
 from headstart.errors import ModelError, UserError
 from headstart.models.huggingface import KINDS
 from headstart.models.layout import counterpart, to_disk
+from headstart.regular_file import read_regular
 from headstart.shapes import HuggingFaceConfig
 from headstart.strict_json import to_json
 from headstart.text.batch import pad
 from headstart.text.tokenizer import Tokenizer
+from headstart.train.card import named, plain
 from headstart.train.checkpoint import weights
 from headstart.train.disk import write_file
-from headstart.train.model_dir import Saved, describe_model, read_model
+from headstart.train.model_dir import Saved, complaints, describe_model, read_model
 from headstart.train.run import Run
 from headstart.use.language import refuse_distilled
 
@@ -195,8 +197,9 @@ def card(run: Run, saved: Saved, made: str) -> str:
     result, data = run.read_json("result.json"), run.read_json("data.json")
     classifier = saved.head.kind == "classify"
     task = "text-classification" if classifier else "text-generation" if saved.config.causal else "fill-mask"
-    told = (run.path / "model" / "README.md").read_text("utf-8").strip()
-    files = "\n".join(f"- {Path(f['file']).name}, SHA-256 {f['sha256']}" for f in data["files"])
+    with complaints(run.path / "model"):
+        told = read_regular(run.path / "model" / "README.md").decode().strip()
+    files = "\n".join(f"- {named(f['file'])}, SHA-256 {plain(f['sha256'])}" for f in data["files"])
     parts = [
         f"---\nlibrary_name: transformers\npipeline_tag: {task}\ntags: [headstart]\n---\n\n{told}",
         f"It opens as `{made}` of transformers, with the logits it has in Headstart.",
@@ -214,7 +217,7 @@ def card(run: Run, saved: Saved, made: str) -> str:
         receipt = run.read_json("receipt.json")
         counts = ", ".join(f"{len(receipt[key])} {key}" for key in ("copied", "new", "frozen"))
         parts.append(
-            f"## Receipt\n\nBase: {Path(receipt['base']).name} ({receipt['init']}). Tensors: {counts}. SHA-256 of the "
+            f"## Receipt\n\nBase: {named(receipt['base'])} ({receipt['init']}). Tensors: {counts}. SHA-256 of the "
             f"base before training {receipt['base_sha256_before']}, after it {receipt['base_sha256_after']}."
         )
     return "\n\n".join(parts) + "\n"
@@ -233,7 +236,7 @@ def _scores(result: Mapping[str, Any]) -> str:
     common = result["commonest"]
     return (
         "\n".join(lines)
-        + f"\n\nAlways saying '{common['label']}' scores {common.get('test', common.get('valid')):.4f}."
+        + f"\n\nAlways saying '{plain(common['label'])}' scores {common.get('test', common.get('valid')):.4f}."
     )
 
 
