@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 
-def open_regular(path: str | Path) -> BinaryIO:
+def open_regular(path: str | Path) -> BufferedReader:
     """The file at `path`, open for reading bytes; an OSError for a folder, pipe, socket or device, as for a missing file."""
     _must_be_regular(path, os.stat(path).st_mode)  # before it is opened: opening a device can do something to it
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -22,7 +22,7 @@ from headstart.errors import DataError
 from headstart.images.pixels import pixels_of
 from headstart.images.read import check_image, read_image
 from headstart.shapes import PixelsConfig
-from headstart.text.packs import cache_folder
+from headstart.text.cache import private_folder
 from headstart.train.disk import write_file
 from headstart.train.watch import Watch
 
@@ -71,7 +71,7 @@ class ImageIndex:
     def __call__(self, folder: str | Path, files: Sequence[str], watch: Watch | None = None) -> Seen:
         """The vectors of `files`, which are paths from `folder`."""
         folder = Path(os.path.abspath(folder))
-        kept = cache_folder() / "images" / f"{self.key[:16]}-{_sha256(str(folder).encode())[:16]}.safetensors"
+        kept = private_folder("images") / f"{self.key[:16]}-{_sha256(str(folder).encode())[:16]}.safetensors"
         before = _read(kept)
         known = _still_there(folder, before)
         unchanged = len(known) == len(before)

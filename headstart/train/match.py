@@ -42,8 +42,8 @@ from headstart.tasks.retrieve import (
     ranks,
 )
 from headstart.text.batch import by_length, pad
+from headstart.text.cache import private_folder
 from headstart.text.files import file_facts
-from headstart.text.packs import cache_folder
 from headstart.text.split import digest
 from headstart.text.tokenizer import Tokenizer, rows_to_read
 from headstart.train.card import named
@@ -186,7 +186,7 @@ def _kept_captions(
             vectors[part] = tower(ids.to(device), mask.to(device)).cpu()
         return vectors
 
-    return kept(cache_folder() / "captions" / f"{digest(*decides, *texts)[:24]}.safetensors", make)
+    return kept(private_folder("captions") / f"{digest(*decides, *texts)[:24]}.safetensors", make)
 
 
 def _tell_left_out(found: Captioned, bad: dict[str, str], watch: Watch) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from headstart.errors import DataError, NetworkError, UserError
+from headstart.errors import DataError, NetworkError, ResourceError, UserError
 from headstart.text.packs import located
 from headstart.text.read import Example, read_corpus, read_labelled
 
@@ -37,6 +37,8 @@ def library(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         calls.append((name, config, split))
         if name == "offline":
             raise ConnectionError("Couldn't reach 'offline' on the Hub\nand more")
+        if name == "large":
+            raise OSError(28, "No space left on device")
         if name == "broken":
             raise DatasetsError("An error occurred while generating the dataset\n\nand more")
         if split not in ROWS:
@@ -77,6 +79,7 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
     ("name", "error", "says"),
     [
         ("hf:offline", NetworkError, "hf:offline could not be downloaded: Couldn't reach 'offline' on the Hub$"),
+        ("hf:large", ResourceError, r"hf:large could not be kept \(No space left on device\)\. Free some space"),
         ("hf:broken", DataError, "hf:broken: An error occurred while generating the dataset$"),
         ("hf:films::dev", DataError, 'hf:films::dev: Unknown split "dev"'),
         ("hf:", DataError, "is not hf:NAME"),

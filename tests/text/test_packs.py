@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
+import re
+import stat
 import zipfile
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from headstart.cli import app
 from headstart.errors import DataError, NetworkError
-from headstart.text import pack_contents
+from headstart.text import pack_contents, packs
 from headstart.text.pack_contents import PACKS, Pack, Wheel, pig_latin
 from headstart.text.packs import get_pack, located, pack_folder
 from headstart.text.read import read_corpus, read_labelled
@@ -58,6 +64,126 @@ def test_another_file_under_the_same_name_is_refused_and_leaves_nothing(tiny_pac
     with pytest.raises(NetworkError, match="not the pinned file"):
         get_pack(tiny_pack)
     assert list((cache / "packs").iterdir()) == []
+
+
+DAMAGES = {
+    "changed": lambda folder: (folder / "rows.csv").write_text("text,label\na,1\nb,1\n"),
+    "cut short": lambda folder: (folder / "rows.csv").write_text(""),
+    "deleted": lambda folder: (folder / "rows.csv").unlink(),
+    "added": lambda folder: (folder / "more.csv").write_text("text\n"),
+    "a link": lambda folder: ((folder / "rows.csv").unlink(), (folder / "rows.csv").symlink_to("/dev/zero")),
+    "no manifest any more": lambda folder: (folder / ".manifest.json").write_text("[]"),
+    "manifest of nothing": lambda folder: (folder / ".manifest.json").write_text('{"rows.csv": 1}'),
+}
+
+
+@pytest.fixture
+def generated(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A pack that needs no wheel."""
+
+    def make(archives: list[zipfile.ZipFile], folder: Path) -> None:
+        (folder / "rows.csv").write_text("text,label\na,0\nb,1\n")
+
+    monkeypatch.setitem(PACKS, "generated", Pack("labelled", "", "", make, "rows.csv"))
+    return "generated"
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_pack_is_made_again(damage, generated):
+    path = get_pack(generated)
+    DAMAGES[damage](path.parent)
+    assert get_pack(generated) == path
+    assert path.read_text() == "text,label\na,0\nb,1\n"
+    assert sorted(p.name for p in path.parent.parent.iterdir()) == [path.parent.name]
+
+
+def test_a_damaged_pack_that_cannot_be_made_again_is_refused(tiny_pack, monkeypatch):
+    get_pack(tiny_pack).write_text("text,label\na,1\nb,1\n")
+    monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
+    says = r"tiny-\w+ is damaged \(rows\.csv is not what was written\) and cannot be made again: tiny-pack==1\.0 could"
+    with pytest.raises(NetworkError, match=says):
+        get_pack(tiny_pack)
+
+
+def test_a_pack_without_a_manifest_is_taken_as_it_is_and_gets_one(tiny_pack, monkeypatch):
+    path = get_pack(tiny_pack)
+    (path.parent / ".manifest.json").unlink()
+    monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
+    assert get_pack(tiny_pack) == path
+    path.write_text("changed")
+    with pytest.raises(NetworkError, match="is damaged"):
+        get_pack(tiny_pack)
+
+
+def test_what_was_verified_is_not_hashed_again_until_it_changes(generated, monkeypatch):
+    path, sha256, hashed = get_pack(generated), packs._sha256, []
+    monkeypatch.setattr(packs, "_sha256", lambda file: hashed.append(file) or sha256(file))
+    get_pack(generated)
+    get_pack(generated)
+    assert len(hashed) == 1
+    os.utime(path, (1, 1))
+    get_pack(generated)
+    assert len(hashed) == 2
+
+
+def test_the_cache_is_for_its_owner_alone(generated, cache):
+    old = os.umask(0)
+    try:
+        get_pack(generated)
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+
+
+def test_a_cache_that_is_there_keeps_its_mode(generated, cache):
+    cache.mkdir(mode=0o755)
+    get_pack(generated)
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o755
+
+
+def test_the_wheel_that_was_hashed_is_the_one_that_is_opened(tiny_pack, monkeypatch):
+    """Another file under its name, put there after it was hashed, is not read."""
+    digest = hashlib.file_digest
+
+    def swapped(file, kind):
+        found = digest(file, kind)
+        for wheel in packs.cache_folder().rglob("*.whl"):
+            wheel.unlink()
+            with zipfile.ZipFile(wheel, "w") as archive:
+                archive.writestr("tiny_pack/rows.csv", "text,label\nevil,0\nevil,1\n")
+        return found
+
+    monkeypatch.setattr(hashlib, "file_digest", swapped)
+    assert "evil" not in get_pack(tiny_pack).read_text()
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "says"),
+    [
+        (errno.ENOSPC, "DISK_FULL", r"\(No space left on device\)\. Free some space, or choose"),
+        (errno.EROFS, "DISK_DENIED", r"\(Read-only file system\)\. Choose"),
+    ],
+)
+def test_a_full_or_forbidden_disk_is_one_sentence_and_leaves_nothing(number, code, says, monkeypatch, cache):
+    def make(archives, folder):
+        (folder / "half").write_text("half")
+        raise OSError(number, os.strerror(number), str(folder / "rows.csv"))
+
+    monkeypatch.setitem(PACKS, "tiny", Pack("labelled", "", "", make, "rows.csv"))
+    done = CliRunner().invoke(app, ["data", "get", "tiny"])
+    assert done.exit_code == 6, done.output
+    assert re.search(
+        rf"^error\[{code}\]: .*packs cannot be written {says} another folder with HEADSTART_CACHE\.$", done.stderr
+    )
+    assert list((cache / "packs").iterdir()) == []
+
+
+def test_a_file_in_the_place_of_the_cache_is_told(cache):
+    cache.write_text("mine")
+    done = CliRunner().invoke(app, ["data", "get", "small-corpus"])
+    assert done.exit_code == 6, done.output
+    assert "DISK_DENIED" in done.stderr
+    assert cache.read_text() == "mine"
 
 
 def test_without_a_network_the_message_names_the_package(tiny_pack, monkeypatch, cache):
