@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import io
 import json
 import os
 import re
 import shutil
 import stat
 import struct
+import tarfile
 import tempfile
 import tomllib
 import zlib
@@ -274,8 +276,19 @@ def _make(case: dict[str, Any], here: Path, runs: dict[str, Path]) -> dict[str, 
 
 
 def _pipe(here: Path, runs: dict[str, Path]) -> None:
-    for name in ("pipe.txt", "pipe.csv"):
+    for name in ("pipe.txt", "pipe.csv", "pipe.toml", "pipe.tar"):
         os.mkfifo(here / name)
+
+
+def _archives(here: Path, runs: dict[str, Path]) -> None:
+    """One with damaged xz, one with a name that leads out of it, and a table that is there already."""
+    for name, inside in (("damaged", "a.txt"), ("evil", "../../a.txt")):
+        with tarfile.open(here / f"{name}.tar", "w:xz") as archive:
+            entry = tarfile.TarInfo(inside)
+            entry.size = 4
+            archive.addfile(entry, io.BytesIO(b"text"))
+    (here / "damaged.tar").write_bytes((here / "damaged.tar").read_bytes()[:60] + bytes(40))
+    (here / "mine.csv").write_text("mine")
 
 
 def _loop(here: Path, runs: dict[str, Path]) -> None:
@@ -380,6 +393,7 @@ def _strange_setting(data: bytes) -> bytes:
 MAKERS = {
     "pipe": _pipe,
     "loop": _loop,
+    "archives": _archives,
     "unreadable": _unreadable,
     "folder": _folder,
     "files of two and three lines": _unequal_pairs,
