@@ -18,9 +18,10 @@ from typing import IO, Any, BinaryIO
 
 from headstart.errors import DataError, ResourceError, first_line, shortened
 from headstart.text.files import STRETCH, Reading, is_blank, read_text
-from headstart.text.read import READABLE, TEXT_COLUMNS
-from headstart.text.tables import is_table, read_columns
+from headstart.text.read import TEXT_COLUMNS
+from headstart.text.tables import TABLES, is_table, read_columns
 
+READABLE = (".txt", *TABLES)
 ARCHIVES = (".tar.gz", ".tgz", ".tar")
 MOST_TEXT = 256 * 2**20  # bytes in all the files that are read
 MOST_UNPACKED = 2**31  # bytes in a compressed archive, with all that is passed over
@@ -50,7 +51,7 @@ def read_archive(path: Path, reading: Reading) -> list[str]:
         inside = reading.inside({file: found.pop(name)})
         if is_table(file, inside):
             texts += (row[0] for row in read_columns(file, [(None, TEXT_COLUMNS, "--text-column")], inside))
-        else:
+        elif file.suffix.lower() == ".txt":  # a .json file without rows is something else
             texts.append(read_text(file, inside))
     if all(map(is_blank, texts)):
         raise DataError(f"{path}: no text in it.", "DATA_EMPTY")
