@@ -1,5 +1,12 @@
-"""`python -m headstart` is `headstart`."""
+"""`python -m headstart` is `headstart`; started by a lab, it ends with it."""
 
-from headstart.cli import app
+import os
+
+from headstart.train.parent import PARENT, end_with_parent
+
+if parent := os.environ.pop(PARENT, None):
+    end_with_parent(int(parent))
+
+from headstart.cli import app  # after the watch began: this is slow
 
 app()

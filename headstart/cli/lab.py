@@ -112,7 +112,8 @@ def table(
     debug: Debug = False,
 ) -> None:
     """Put the figures of several labs into one page of Markdown."""
-    from headstart.study.lab_results import markdown, read_lab
+    from headstart.study.lab_folder import read_lab
+    from headstart.study.lab_results import markdown
 
     labs = [read_lab(folder) for folder in folders]
     if as_json:

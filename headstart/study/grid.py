@@ -17,9 +17,7 @@ import json
 import multiprocessing
 import os
 import shutil
-import signal
 import tempfile
-import threading
 import time
 import tomllib
 import traceback
@@ -48,6 +46,7 @@ from headstart.train.disk import write_file
 from headstart.train.environment import environment
 from headstart.train.lock import lock_folder
 from headstart.train.manifest import unverified, verifying
+from headstart.train.parent import end_with_parent
 from headstart.train.run import Run, holds_something
 from headstart.train.watch import Watch
 
@@ -244,7 +243,7 @@ class _Grid:
             return
         while work:  # a worker that is killed takes its pool with it: what it was at counts as failed, the rest goes on
             context = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(self.jobs, context, _end_with_parent) as pool:
+            with ProcessPoolExecutor(self.jobs, context, end_with_parent) as pool:
                 waiting = {pool.submit(run_cell, w): w for w in work[: self.jobs]}
                 rest = work[self.jobs :]
                 broken = False
@@ -261,19 +260,6 @@ class _Grid:
                             following = rest.pop(0)
                             waiting[pool.submit(run_cell, following)] = following
             work = rest
-
-
-def _end_with_parent() -> None:
-    """Stop this worker, its state saved, once nobody is left to take what it makes."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        while True:
-            time.sleep(1.0)
-            if os.getppid() != parent:  # the first time training saves its state, the next time nobody catches it
-                os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 @dataclass(frozen=True)

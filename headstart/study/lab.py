@@ -9,7 +9,8 @@
       [[table]]  [[picture]]  [[answer]]
 
 Places are written `step: path`, such as `study: arms[name=full].mean`: the name of a step and a path in its JSON.
-In commands, {data} is the folder given with --data and {out} the folder of the lab.
+In commands, {data} is the folder given with --data and {out} the folder of the lab; other names of files are relative to
+the folder of the lab's file. lab_rules.py says what a command may do.
 """
 
 from __future__ import annotations
@@ -19,33 +20,36 @@ import shlex
 from importlib.resources import files
 from pathlib import Path
 from string import Formatter
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from headstart.errors import ConfigError, DataError, did_you_mean
+from headstart.errors import ConfigError, DataError, did_you_mean, shortened
 from headstart.schema import Frozen, parse, read_toml
+from headstart.study.lab_rules import check_command
 
-Place = str  # `step: path`
+Place = Annotated[str, Field(max_length=300)]  # `step: path`
+Line = Annotated[str, Field(max_length=1000)]
+MOST = 500  # figures, tables, pictures, answers
+_FORMAT = re.compile(r",?(\.\d)?[defg%]?")  # of a number in an answer: digits, no widths
 
 
 class Needed(Frozen):
     """Data or weights that a lab stands on."""
 
-    what: str
-    files: tuple[str, ...] = ()  # below --data DIR; none: a pack, which is fetched by its name
-    source: str  # where a user gets it
-    licence: str
-    quick: str = ""  # what stands in for it with --quick, so that it is not needed then
+    what: Line
+    files: tuple[Line, ...] = ()  # below --data DIR; none: a pack, which is fetched by its name
+    source: Line  # where a user gets it
+    licence: Line
+    quick: Line = ""  # what stands in for it with --quick, so that it is not needed then
 
 
 class Step(Frozen):
-    name: str = Field(pattern=r"^[a-z0-9-]+$")
-    shows: str  # what it is for, in a sentence
-    command: str = Field(pattern=r"^headstart \S")
-    quick: str | Literal[False] = (
-        ""  # with --quick: a command in its place, or flags with other values; false: left out
-    )
+    name: str = Field(pattern=r"^[a-z0-9-]+$", max_length=100)
+    shows: Line  # what it is for, in a sentence
+    command: str = Field(pattern=r"^headstart \S", max_length=10_000)
+    # With --quick: a command in its place, or flags with other values; false: left out.
+    quick: Annotated[str, Field(max_length=10_000)] | Literal[False] = ""
 
     def words(self, quick: bool) -> list[str]:
         """The command, word by word, without `headstart`."""
@@ -74,57 +78,83 @@ class Step(Frozen):
             raise ValueError(f"quick is a whole command, or flags with a value each, not '{self.quick}'")
         return self
 
+    @model_validator(mode="after")
+    def commands_are_allowed(self) -> Self:
+        for quick in (False, True):
+            check_command(self.words(quick))
+        return self
+
 
 class Figure(Frozen):
-    row: str  # one of [rows]
-    what: str
-    reference: int | float | str = ""  # what the reference reports; "": nothing
+    row: Line  # one of [rows]
+    what: Line
+    reference: int | float | Line = ""  # what the reference reports; "": nothing
     value: Place
     interval: Place = ""
     seeds: Place = ""
     better: Literal["higher", "lower", "equal", ""] = ""  # than the reference, if that can be said
-    substitute: str = ""  # what stands in for data or weights of the reference
+    substitute: Line = ""  # what stands in for data or weights of the reference
 
 
 class Table(Frozen):
-    caption: str
-    columns: dict[str, Place]  # each a list; of a list of lists, the mean over the first
+    caption: Line
+    columns: dict[Line, Place]  # each a list; of a list of lists, the mean over the first
 
 
 class Picture(Frozen):
-    file: str = Field(pattern=r"\.(png|svg)$")  # below the folder of the lab
-    caption: str
+    file: str = Field(pattern=r"\.(png|svg)$", max_length=300)  # below the folder of the lab
+    caption: Line
+
+    @model_validator(mode="after")
+    def file_is_of_the_lab(self) -> Self:
+        if Path(self.file).is_absolute() or ".." in Path(self.file).parts:
+            raise ValueError(f"the picture {shortened(self.file)} is not below the folder of the lab")
+        return self
 
 
 class Answer(Frozen):
-    question: str
-    text: str  # with {name} for what was measured
-    values: dict[str, Place] = Field(min_length=1)  # an answer rests on something that was measured
+    question: Line
+    text: str = Field(max_length=10_000)  # with {name} or {name:.3f} for what was measured
+    values: dict[Line, Place] = Field(min_length=1)  # an answer rests on something that was measured
 
     @model_validator(mode="after")
-    def names_have_values(self) -> Self:
-        named = {re.split(r"[.\[]", name)[0] for _, name, _, _ in Formatter().parse(self.text) if name is not None}
-        if unknown := sorted(named - set(self.values)):
-            raise ValueError(f"the answer names {{{unknown[0]}}}, which is not among its values")
+    def fields_are_numbers_and_words(self) -> Self:
+        """A field is the name of a value, with its number of digits: no widths, which could fill the memory, no parts."""
+        try:
+            fields = [
+                (name, how, spec or "") for _, name, spec, how in Formatter().parse(self.text) if name is not None
+            ]
+        except ValueError as error:
+            raise ValueError(f"the answer {shortened(self.text)} cannot be filled in: {error}") from None
+        for name, how, spec in fields:
+            if name not in self.values:
+                raise ValueError(f"the answer names {{{name[:100]}}}, which is not among its values")
+            if how not in (None, "r") or not _FORMAT.fullmatch(spec) or not name.isidentifier():
+                field = shortened(f"{{{name}{'!' + how if how else ''}{':' + spec if spec else ''}}}")
+                raise ValueError(
+                    f"the answer has {field}; a field is {{name}}, {{name:,}}, {{name:.3f}} or {{name:.0%}}"
+                )
         return self
 
 
 class Lab(Frozen):
-    title: str
-    question: str
+    title: Line
+    question: Line
     minutes: int | None = None  # what the whole of it took on two cores
-    verdict: tuple[Place, ...] = ()
-    rows: dict[str, str]
-    data: tuple[Needed, ...] = ()
-    step: tuple[Step, ...] = Field(min_length=1)
-    figure: tuple[Figure, ...] = ()
-    table: tuple[Table, ...] = ()
-    picture: tuple[Picture, ...] = ()
-    answer: tuple[Answer, ...] = ()
+    verdict: tuple[Place, ...] = Field((), max_length=MOST)
+    rows: dict[Line, Line]
+    data: tuple[Needed, ...] = Field((), max_length=MOST)
+    step: tuple[Step, ...] = Field(max_length=100)
+    figure: tuple[Figure, ...] = Field((), max_length=MOST)
+    table: tuple[Table, ...] = Field((), max_length=MOST)
+    picture: tuple[Picture, ...] = Field((), max_length=MOST)
+    answer: tuple[Answer, ...] = Field((), max_length=MOST)
 
     @model_validator(mode="after")
     def places_exist(self) -> Self:
         names = [step.name for step in self.step]
+        if not names:
+            raise ValueError("a lab has one [[step]] or more")
         if len(set(names)) < len(names):
             raise ValueError(f"two steps have the same name ({', '.join(names)})")
         for place in self.places():
@@ -178,10 +208,16 @@ def lab_files() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
-def open_lab(name: str) -> tuple[str, Lab]:
-    """A lab that comes with Headstart by its name, or one of the user's own by the path of its file."""
+def lab_path(name: str) -> Path:
+    """The file of a lab: of one that comes with Headstart by its name, of the user's own by its path."""
     known = lab_files()
     path = known.get(name) or Path(name)
     if name not in known and path.suffix != ".toml":
         raise ConfigError(f"There is no lab '{name}'.{did_you_mean(name, known)} Known: {', '.join(known)}.")
+    return path
+
+
+def open_lab(name: str) -> tuple[str, Lab]:
+    """A lab, and what it is called."""
+    path = lab_path(name)
     return path.stem, parse(Lab, read_toml(path), str(path))

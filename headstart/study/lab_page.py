@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headstart.show.picture import inline
+from headstart.errors import ModelError
+from headstart.regular_file import read_regular
 from headstart.study.lab_results import shown, spread
 from headstart.study.report import environment
 from headstart.train.disk import write_file
@@ -15,26 +16,38 @@ from headstart.train.disk import write_file
 if TYPE_CHECKING:
     from markupsafe import Markup
 
+MOST_BYTES = 20 << 20  # of one picture
+
 
 def write_page(results: Mapping[str, Any], out: Path, sheet: bool = False) -> Path:
     """report.html; or sheet.html, the same with room where the answers stand."""
     made = environment()
     made.filters |= {"shown": shown, "spread": spread}
-    pictures = [(_embedded(out, picture, n), picture["caption"]) for n, picture in enumerate(results["pictures"])]
+    pictures = [(embedded(out, picture), picture["caption"]) for picture in results["pictures"]]
     page = made.get_template("lab.html.j2").render(results=results, pictures=pictures, sheet=sheet)
     file = out / ("sheet.html" if sheet else "report.html")
-    write_file(file, page.encode())
+    write_file(file, page.encode(errors="backslashreplace"))
     return file
 
 
-def _embedded(out: Path, picture: Mapping[str, str], n: int) -> Markup | None:
-    """A picture as part of the page; None where the step did not draw it."""
+def embedded(out: Path, picture: Mapping[str, str]) -> Markup | None:
+    """A picture as part of the page; None where the step did not draw it.
+
+    An SVG is shown as an image too: scripts and events do not run in images, and nothing is fetched for them.
+    """
     from markupsafe import Markup, escape
 
     path = out / picture["file"]
     if not path.exists():
         return None
-    if path.suffix == ".svg":
-        return inline(path.read_text("utf-8"), f"p{n}", picture["caption"])
-    data = base64.b64encode(path.read_bytes()).decode()
-    return Markup(f'<img src="data:image/png;base64,{data}" alt="{escape(picture["caption"])}">')
+    if not path.resolve().is_relative_to(out.resolve()):
+        raise ModelError(f"{path} leads out of the folder of the lab, so it is not shown.", "LAB_PICTURE")
+    try:
+        data = read_regular(path, MOST_BYTES)
+    except OSError as error:
+        raise ModelError(f"{path} is no picture to show ({error.strerror}).", "LAB_PICTURE") from None
+    kind = "svg+xml" if path.suffix == ".svg" else "png"
+    if kind == "png" and not data.startswith(b"\x89PNG"):
+        raise ModelError(f"{path} is no picture to show (not a PNG image).", "LAB_PICTURE")
+    shown_as = base64.b64encode(data).decode()
+    return Markup(f'<img src="data:image/{kind};base64,{shown_as}" alt="{escape(picture["caption"])}">')

@@ -18,7 +18,7 @@ from headstart.errors import ModelError
 from headstart.quantities import duration
 from headstart.strict_json import to_json
 from headstart.study.lab import Answer, Figure, Lab, Place, Table
-from headstart.study.lab_run import read_step
+from headstart.study.lab_folder import read_answer, read_facts, read_step
 from headstart.train.disk import write_file
 
 Find = Callable[[Place], Any]
@@ -32,10 +32,10 @@ class NotFound(Exception):
 
 def gather_lab(name: str, lab: Lab, out: Path) -> dict[str, Any]:
     """results.json of a lab whose steps are done, also written."""
-    facts = json.loads((out / "lab.json").read_text("utf-8"))
+    facts = read_facts(out)
     run = lab.steps(facts["quick"])
     steps = [_step(lab, out, facts, step.name, step.shows) for step in run]
-    answers = {s.name: json.loads((out / "steps" / s.name / "result.json").read_text("utf-8")) for s in run}
+    answers = {s.name: read_answer(out, s.name) for s in run}
 
     def find(place: Place) -> Any:
         step, _, path = place.partition(": ")
@@ -59,7 +59,7 @@ def gather_lab(name: str, lab: Lab, out: Path) -> dict[str, Any]:
     }
     results["seconds"] = round(sum(step["seconds"] for step in results["steps"]), 1)
     results["score"] = _score(results["figures"])
-    write_file(out / "results.json", to_json(results, indent=1).encode())
+    write_file(out / "results.json", to_json(results, indent=1).encode(errors="backslashreplace"))
     return results
 
 
@@ -88,16 +88,17 @@ def _one(found: Any, name: str | None, inside: str | None, shown: str) -> Any:
         if isinstance(found, Mapping) and name in found:
             return found[name]
         raise NotFound(
-            f"'{name}' is not there" + (f" ({', '.join(map(str, found))})" if isinstance(found, dict) else "")
+            f"'{name}' is not there" + (f" ({', '.join(list(found)[:20])})" if isinstance(found, dict) else "")
         )
     assert inside is not None
     if re.fullmatch(r"-?\d+", inside):
         if isinstance(found, list) and -len(found) <= int(inside) < len(found):
             return found[int(inside)]
         raise NotFound(f"{shown} is not there")
-    if inside in EXTREMES and isinstance(found, list) and any(value is not None for value in found):
-        return EXTREMES[inside](value for value in found if value is not None)
-    wanted = dict(pair.split("=", 1) for pair in inside.split(",")) if "=" in inside else {}
+    if inside in EXTREMES and isinstance(found, list) and any(map(is_number, found)):
+        return EXTREMES[inside](value for value in found if is_number(value))
+    pairs = [pair.partition("=") for pair in inside.split(",")]
+    wanted = {key: value for key, _, value in pairs} if all(mark for _, mark, _ in pairs) else {}
     for entry in found if isinstance(found, list) and wanted else ():
         if isinstance(entry, Mapping) and all(str(entry.get(key)) == value for key, value in wanted.items()):
             return entry
@@ -109,14 +110,15 @@ def _figure(figure: Figure, find: Find, quick: bool) -> dict[str, Any]:
     told |= {"step": figure.value.partition(": ")[0], "ours": None, "sd": None, "interval": None, "seeds": None}
     try:
         ours = find(figure.value)
-        if isinstance(ours, list) and ours and all(isinstance(each, (int, float)) for each in ours):
+        if isinstance(ours, list) and ours and all(map(is_number, ours)):
             told |= {"sd": stdev(ours) if len(ours) > 1 else None, "seeds": len(ours)}
             ours = mean(ours)
         told["ours"] = ", ".join(map(str, ours)) if isinstance(ours, list) else ours
     except NotFound as missing:
         told["missing"] = f"{figure.value}: {missing}"
     told |= _found(find, {"interval": figure.interval, "seeds": figure.seeds})
-    if not (isinstance(told["interval"], list) and len(told["interval"]) == 2):
+    between = told["interval"]
+    if not (isinstance(between, list) and len(between) == 2 and all(map(is_number, between))):
         told["interval"] = None
     told["comparison"] = _comparison(told, "equal" if figure.better == "equal" else "" if quick else figure.better)
     return told
@@ -147,7 +149,7 @@ def _comparison(figure: Mapping[str, Any], better: str) -> str:
     ('', '')
     """
     ours, reference = figure["ours"], figure["reference"]
-    if not better or not all(isinstance(each, (int, float)) for each in (ours, reference)):
+    if not better or not (is_number(ours) and is_number(reference)):
         return ""
     if ours == reference or better == "equal":
         return "equal" if ours == reference else "worse"
@@ -171,20 +173,24 @@ def _table(table: Table, find: Find) -> dict[str, Any]:
             found = find(place)
             if not isinstance(found, list):
                 raise NotFound("this is no list")
-            columns[name] = means(found) if found and isinstance(found[0], list) else found
+            columns[name] = means(found) if found and all(isinstance(each, list) for each in found) else found
         except NotFound as error:
             missing.append(f"{place}: {error}")
     rows = [list(row) for row in zip(*columns.values(), strict=False)]
     return {"caption": table.caption, "header": list(columns), "rows": rows, "missing": missing}
 
 
-def means(lists: Iterable[Sequence[float | None]]) -> list[float | None]:
-    """The mean of each place over several lists, of the values that are there.
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float))
+
+
+def means(lists: Iterable[Sequence[Any]]) -> list[float | None]:
+    """The mean of each place over several lists, of the numbers that are there.
 
     >>> means([[None, 0.2], [None, 0.4]])
     [None, 0.30000000000000004]
     """
-    places = (([value for value in place if value is not None]) for place in zip(*lists, strict=False))
+    places = ([value for value in place if is_number(value)] for place in zip(*lists, strict=False))
     return [mean(values) if values else None for values in places]
 
 
@@ -200,7 +206,7 @@ def _answer(answer: Answer, find: Find) -> dict[str, Any]:
 def _for_text(value: Any) -> Any:
     """A measured value for a sentence: the mean of several numbers, of other lists the parts in quotes."""
     if isinstance(value, list) and value:
-        return mean(value) if all(isinstance(v, (int, float)) for v in value) else ", ".join(f"'{v}'" for v in value)
+        return mean(value) if all(map(is_number, value)) else ", ".join(f"'{v}'" for v in value)
     return value
 
 
@@ -220,19 +226,6 @@ def _step(lab: Lab, out: Path, facts: Mapping[str, Any], name: str, shows: str) 
         )
     words = lab.commands("OUT", "DIR", facts["quick"])[name]  # as a reader would type it
     return {"name": name, "shows": shows, "command": shlex.join(["headstart", *words]), "seconds": record["seconds"]}
-
-
-def read_lab(folder: Path) -> dict[str, Any]:
-    """results.json of a lab that was run."""
-    file = folder / "results.json"
-    if not folder.is_dir():
-        raise ModelError(f"{folder}: no such folder.", "LAB_UNFINISHED")
-    if not file.exists():
-        raise ModelError(f"{folder}: no finished lab is here (it has no results.json).", "LAB_UNFINISHED")
-    results = json.loads(file.read_text("utf-8"))
-    if "lab" not in results or "figures" not in results:
-        raise ModelError(f"{file} is not of a lab.", "LAB_UNFINISHED")
-    return results
 
 
 def shown(value: Any) -> str:

@@ -8,12 +8,14 @@
         step.json            its words, exit code and seconds; exit code 0 = done
       results.json  report.html   made of these (lab_results.py, lab_page.py)
 
-A step that is done is not run again, so an interrupted lab goes on where it stopped.
+A step that is done is not run again, so an interrupted lab goes on where it stopped. A step ends with the lab that started
+it, and Python files that lie beside a lab are not among the modules that it finds.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -21,14 +23,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from headstart.errors import ConfigError, StepFailed, UserError
+from headstart.errors import ConfigError, ModelError, StepFailed, UserError
 from headstart.strict_json import to_json
-from headstart.study.lab import Lab
-from headstart.train.disk import make_folder, write_file
+from headstart.study.lab import Lab, lab_path
+from headstart.study.lab_folder import RUN_AGAIN, read_facts, read_step
+from headstart.study.lab_rules import Folders, check_command
+from headstart.text.packs import cache_folder
+from headstart.train.disk import attempt, make_folder, write_file
 from headstart.train.environment import environment
 from headstart.train.lock import lock_folder
+from headstart.train.parent import PARENT
 from headstart.train.run import Run, holds_something
 from headstart.train.watch import Watch
 
@@ -39,6 +44,9 @@ def run_steps(name: str, lab: Lab, out: Path, data: Path | None, quick: bool, wa
     """Every step that is not done; the first that fails ends the lab with its own sentence and exit code."""
     lab.check_data(data, quick)
     commands = lab.commands(str(out), str(data or ""), quick)
+    folders = Folders(lab_path(name).absolute().parent, out, data)
+    for called, words in commands.items():
+        folders.check(called, check_command(words))
     make_folder(out)
     with lock_folder(out):
         _refuse_another(out, name, quick)
@@ -60,7 +68,7 @@ def run_steps(name: str, lab: Lab, out: Path, data: Path | None, quick: bool, wa
             for n, step in enumerate(left, start=first):
                 watch.note(f"step {n + 1} of {len(steps)}, {step.name}: {step.shows}")
                 watch.reach(n, step.name)
-                _execute(out, step.name, commands[step.name], done.get(step.name, {}).get("seconds", 0.0))
+                _execute(folders, step.name, commands[step.name], done.get(step.name, {}).get("seconds", 0.0))
 
 
 def _refuse_another(out: Path, name: str, quick: bool) -> None:
@@ -69,7 +77,7 @@ def _refuse_another(out: Path, name: str, quick: bool) -> None:
     if not file.exists():
         found = "already exists and is not a lab" if holds_something(out) else ""
     else:
-        before = json.loads(file.read_text("utf-8"))
+        before = read_facts(out)
         begun = "without" if quick else "with"
         found = f"holds a lab that was begun {begun} --quick" if before["quick"] != quick else ""
         if Path(before["lab"]).stem != Path(name).stem:
@@ -78,19 +86,16 @@ def _refuse_another(out: Path, name: str, quick: bool) -> None:
         raise UserError(f"{out} {found}. Choose another --out.", "RUN_EXISTS")
 
 
-def read_step(out: Path, step: str) -> dict[str, Any] | None:
-    """What is known of a step that has been run."""
-    file = out / "steps" / step / "step.json"
-    return json.loads(file.read_text("utf-8")) if file.exists() else None
-
-
-def _execute(out: Path, step: str, words: list[str], seconds_before: float) -> None:
-    folder = out / "steps" / step
+def _execute(folders: Folders, step: str, words: list[str], seconds_before: float) -> None:
+    folders.check(step, check_command(words))  # once more: the steps before it have made files
+    folder = folders.out / "steps" / step
     make_folder(folder)
     log = folder / "log.txt"
+    if log.exists() and not log.is_file():
+        raise ModelError(f"{log} is damaged (not a regular file). {RUN_AGAIN.format(folder=folder)}.", "LAB_DAMAGED")
     before = log.stat().st_size if log.exists() else 0  # what an earlier try told
     began = time.monotonic()
-    exit_code, answer = _run([*words, *_going_on(words), "--json"], log)
+    exit_code, answer = _run([*words, *_going_on(words), "--json"], log, folders.home)
     if exit_code == 0:
         write_file(folder / "result.json", answer)
     record = {"words": words, "exit": exit_code, "seconds": round(seconds_before + time.monotonic() - began, 1)}
@@ -102,16 +107,33 @@ def _execute(out: Path, step: str, words: list[str], seconds_before: float) -> N
         raise StepFailed(f"Step '{step}' failed: {message} Its log: {log}.", code, exit_code)
 
 
-def _run(words: list[str], log: Path) -> tuple[int, bytes]:
+def _run(words: list[str], log: Path, home: Path) -> tuple[int, bytes]:
     """Exit code and stdout of a headstart command; its stderr is added to `log`."""
     argv = [sys.executable, "-m", "headstart", *words]
     none, pipe = subprocess.DEVNULL, subprocess.PIPE
-    with log.open("ab") as told:
+    with attempt(log, lambda: log.open("ab")) as told:
         # In a session of its own: Ctrl-C reaches it through us, once, and not also from the terminal.
-        process = subprocess.Popen(argv, stdin=none, stdout=pipe, stderr=told, start_new_session=True)
-        with _passing_signals_on(process):
-            answer, _ = process.communicate()
+        process = subprocess.Popen(
+            argv, stdin=none, stdout=pipe, stderr=told, start_new_session=True, cwd=home, env=_environment()
+        )
+        try:
+            with _passing_signals_on(process):
+                answer, _ = process.communicate()
+        finally:
+            process.kill()  # which does nothing to one that has ended
     return process.returncode if process.returncode >= 0 else 128 - process.returncode, answer
+
+
+def _environment() -> dict[str, str]:
+    """That of a step: nothing in it is relative to a folder of a stranger's, where modules would be found."""
+    modules = [os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return {
+        **os.environ,
+        "PYTHONSAFEPATH": "1",
+        "PYTHONPATH": os.pathsep.join(modules),
+        "HEADSTART_CACHE": str(cache_folder().absolute()),
+        PARENT: str(os.getpid()),
+    }
 
 
 def _going_on(words: list[str]) -> list[str]:
@@ -134,7 +156,7 @@ def _passing_signals_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
 def _last_error(told: str) -> tuple[str, str]:
     """Code and sentence of the error that a command ended with."""
     for line in reversed(told.splitlines()):
-        if line.startswith('{"error": '):
+        if line.startswith('{"error": ') and line.endswith("}}"):  # a kill can cut it short
             error = json.loads(line)["error"]
             return error["code"], error["message"]
     return "STEP", "it was killed."

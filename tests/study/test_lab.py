@@ -195,7 +195,7 @@ def test_an_earlier_error_is_not_told_again(tmp_path: Path, cache: None, monkeyp
     out, file = tmp_path / "out", tmp_path / "counting.toml"
     file.write_text(LAB.replace("data check {out}/rows.csv", "data check {out}/rowz.csv"))
     assert "rowz.csv: no such file" in run(file, "--quick", "--out", out, "--quiet").stderr
-    monkeypatch.setattr("headstart.study.lab_run._run", lambda words, log: (137, b""))
+    monkeypatch.setattr("headstart.study.lab_run._run", lambda *_: (137, b""))
     assert "Step 'check' failed: it was killed." in run(file, "--quick", "--out", out, "--quiet").stderr
 
 
@@ -247,13 +247,16 @@ def test_an_interrupted_training_is_resumed_by_the_same_command(
 ) -> None:
     file, out = tmp_path / "long.toml", tmp_path / "out"
     command = (
-        f"headstart pretrain {sentences} --unit line --tokenizer word --size nano --threads 1 --steps 100 "
+        "headstart pretrain {data}/SENTENCES --unit line --tokenizer word --size nano --threads 1 --steps 100 "
         "--set train.eval_every=1 --set train.tensorboard=false --out {out}/run"
     )
+    command = command.replace("SENTENCES", sentences.name)
     step = f'[[step]]\nname = "train"\nshows = "long"\ncommand = "{command}"\n'
     file.write_text(f'title = "t"\nquestion = "q"\n[rows]\n{step}')
-    argv = [sys.executable, "-m", "headstart", "lab", str(file), "--out", str(out), "--quiet"]
-    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    words = ["lab", str(file), "--data", str(sentences.parent), "--out", str(out), "--quiet"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headstart", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
     log = out / "run" / "log.jsonl"
     while process.poll() is None and not (log.exists() and log.stat().st_size):
         time.sleep(0.02)
@@ -266,7 +269,7 @@ def test_an_interrupted_training_is_resumed_by_the_same_command(
         else "Stopped in the step 'train'." in told
     )
     assert not (out / "run" / "result.json").exists()
-    assert CliRunner().invoke(app, ["lab", str(file), "--out", str(out), "--quiet"]).exit_code == 0
+    assert CliRunner().invoke(app, words).exit_code == 0
     assert json.loads((out / "run" / "result.json").read_text())["steps"] == 100
 
 
@@ -308,7 +311,7 @@ ONE_STEP = {
 def keep(out: Path, answer: dict[str, Any], quick: bool = False) -> None:
     """The folder of a lab whose one step is done."""
     (out / "steps" / "s").mkdir(parents=True)
-    facts = {"quick": quick, "data_dir": "", "environment": environment()}
+    facts = {"lab": "x", "quick": quick, "data_dir": "", "environment": environment()}
     (out / "lab.json").write_text(json.dumps(facts))
     (out / "steps" / "s" / "step.json").write_text('{"words": [], "exit": 0, "seconds": 1.0}')
     (out / "steps" / "s" / "result.json").write_text(json.dumps(answer))
@@ -371,6 +374,7 @@ def test_an_answer_without_its_number_does_not_cost_the_page(found: Any, tmp_pat
         ({"figure": [{"row": "T9", "what": "w", "value": "s: x"}]}, "which is not in \\[rows\\]"),
         ({"figure": [{"row": "T5", "what": "w", "value": "z: x"}]}, "names no step"),
         ({"step": [{"name": "s", "shows": "x", "command": "ls"}]}, "command"),
+        ({"step": []}, "one \\[\\[step\\]\\] or more"),
         ({"step": 2 * [{"name": "s", "shows": "x", "command": "headstart runs"}]}, "the same name"),
         ({"step": [{"name": "s", "shows": "x", "command": "headstart runs 'x"}]}, "No closing quotation"),
         ({"answer": [{"question": "q", "text": "t", "values": {}}]}, "values"),
