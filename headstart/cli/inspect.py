@@ -22,7 +22,7 @@ from headstart.cli.app import (
     reading_for,
     reading_settings,
 )
-from headstart.cli.terminal import guarded, show, show_json, show_notes
+from headstart.cli.terminal import Bar, guarded, show, show_json, show_notes
 from headstart.cli.usage import ends
 
 
@@ -77,7 +77,7 @@ def inspect(
     from headstart.text.packs import located
     from headstart.text.read import read_labelled
     from headstart.train.disk import write_file
-    from headstart.use.inspect import Inspector, inspect_translation, is_translator
+    from headstart.use.inspect import Inspector, first_of_each_label, inspect_translation, is_translator
 
     texts = texts or []
     if not (texts or data):
@@ -97,9 +97,9 @@ def inspect(
             reading = reading_for(reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes))
             labelled = read_labelled(located(data), text_column, label_column, reading)
             show_notes(reading.notes())
-            seen.append(inspector.inspect_rows(labelled, data, most=rows))
+            seen.append(inspector.inspect_rows(labelled, data, most=rows, watch=Bar(as_json)))
         if before:
-            probed = [*texts, *(example.text for example in labelled)] if data else texts
+            probed = [*texts, *(example.text for example in first_of_each_label(labelled, rows))] if data else texts
             seen.append(inspector.inspect_change(Inspector.load(before), probed))
     if html:
         write_file(html, page(seen).encode())

@@ -6,8 +6,10 @@ Shapes: T tokens, V vocabulary.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from headstart.config import PretrainConfig, TranslateConfig
 from headstart.errors import ConfigError, DataError, ModelError
 from headstart.models.decode import LanguageStep, Sampling, generate
 from headstart.models.heads import POOLS, Model
+from headstart.quantities import counted
 from headstart.show.attention import AttentionMaps, square
 from headstart.show.attribution import ClassAttribution
 from headstart.show.inspection import Inspection
@@ -31,9 +34,10 @@ from headstart.text.tokenizer import Tokenizer, truncated
 from headstart.train.model_dir import Saved, read_model
 from headstart.train.pretrained import made_elsewhere, open_base
 from headstart.train.run import Run
+from headstart.train.watch import Watch
 from headstart.use.attribution import attribute, class_evidence
 from headstart.use.change import compare
-from headstart.use.layers import layer_features, logit_lens, probe_layers
+from headstart.use.layers import FOLDS, layer_features, logit_lens, probe_layers
 
 TEMPERATURES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # what a page can be switched to
 VIEWS = {"language": ("probabilities", "attention"), "classify": ("labels", "attribution", "attention")}
@@ -106,20 +110,29 @@ class Inspector:
         return Inspection(self.name, text, tuple(found), tuple(notes))
 
     def inspect_rows(
-        self, rows: Sequence[Example], name: str = "", views: Sequence[str] = (), most: int = 50
+        self,
+        rows: Sequence[Example],
+        name: str = "",
+        views: Sequence[str] = (),
+        most: int = 50,
+        watch: Watch | None = None,
     ) -> Inspection:
-        """What labelled rows show: what speaks for each label in `most` of its rows at most, and what each layer knows."""
-        views = self._chosen(views, ROW_VIEWS[self.kind])
+        """What the first `most` rows of each label show: what speaks for each label, and what each layer knows."""
+        views, watch = self._chosen(views, ROW_VIEWS[self.kind]), watch or Watch()
         found: list[View] = []
+        chosen, probed = first_of_each_label(rows, most), first_of_each_label(rows, max(most, FOLDS))
         if "classes" in views:
-            found.append(self._classes(rows, most))
+            with watch.bar(f"evidence in {counted(len(chosen), 'row')}", len(chosen)):
+                found.append(self._classes(chosen, watch))
         if "probes" in views:
             head, base = self.model.head, self.model.base
             pool = head.pool if self.kind == "classify" else POOLS["last" if base.causal else "mean"]
-            read, _ = class_rows([e.text for e in rows], self.tokenizer, base)
+            read, _ = class_rows([e.text for e in probed], self.tokenizer, base)
             features = layer_features(self.model, read, self.tokenizer.pad, pool)
-            found.append(probe_layers(features, [e.label for e in rows]))
-        return Inspection(self.name, name, tuple(found))
+            with watch.bar(f"probes of {len(features)} layers on {counted(len(probed), 'row')}", len(features)):
+                found.append(probe_layers(features, [e.label for e in probed], watch=watch))
+        note = f"{len(chosen)} of {len(rows)} rows are looked at, the first {most} of each label; --rows (in Python, most) takes more."
+        return Inspection(self.name, name, tuple(found), (note,) if len(chosen) < len(rows) else ())
 
     def inspect_change(self, before: Inspector, texts: Sequence[str]) -> Inspection:
         """What training moved since `before`, on `texts`; the first of them is shown token by token."""
@@ -140,12 +153,14 @@ class Inspector:
                 )
         return asked or usual
 
-    def _classes(self, rows: Sequence[Example], most: int) -> ClassAttribution:
+    def _classes(self, rows: Sequence[Example], watch: Watch) -> ClassAttribution:
         special = [self.tokenizer.piece(i) for i in (self.tokenizer.start, self.tokenizer.end)]
-        found = []
+        found, done = [], count()
         for label in self.labels:
-            texts = [e.text for e in rows if e.label == label][:most]
-            each = [attribute(self.model, self.tokenizer, self._read(text)[0], self.labels, label) for text in texts]
+            each = []
+            for text in (e.text for e in rows if e.label == label):
+                watch.reach(next(done), label)
+                each.append(attribute(self.model, self.tokenizer, self._read(text)[0], self.labels, label))
             if each:
                 found.append(class_evidence(label, each, special))
         if not found:
@@ -170,6 +185,21 @@ class Inspector:
         step, end, never = LanguageStep(self.model), self.tokenizer.end, self.tokenizer.unsaid
         added = generate(step, torch.tensor([ids]), tokens, end, how, never=never)
         return [*ids, *(choice.id for choice in added)]
+
+
+def first_of_each_label(rows: Sequence[Example], most: int) -> list[Example]:
+    """Up to `most` rows of each label, in their order.
+
+    >>> [e.text for e in first_of_each_label([Example("a", "x"), Example("b", "x"), Example("c", "y")], 1)]
+    ['a', 'c']
+    """
+    seen: Counter[str] = Counter()
+    chosen = []
+    for row in rows:
+        seen[row.label] += 1
+        if seen[row.label] <= most:
+            chosen.append(row)
+    return chosen
 
 
 def inspect(run: str | Path, text: str, **settings: Any) -> Inspection:

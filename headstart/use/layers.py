@@ -18,6 +18,7 @@ from headstart.show.layers import LayerProbes, LogitLens, Probe
 from headstart.tasks.metrics import accuracy_interval
 from headstart.text.batch import pad
 from headstart.text.tokenizer import Tokenizer, TokenRows
+from headstart.train.watch import Watch
 
 FOLDS = 5
 AT_ONCE = 32  # rows in one pass
@@ -49,7 +50,7 @@ def layer_features(model: Model, rows: TokenRows, pad_id: int, pool: Pooling) ->
     return torch.cat(found, dim=1)
 
 
-def probe_layers(features: Tensor, labels: Sequence[str], seed: int = 0) -> LayerProbes:
+def probe_layers(features: Tensor, labels: Sequence[str], seed: int = 0, watch: Watch | None = None) -> LayerProbes:
     """The accuracy of a logistic regression on the states of each layer, every row held out once."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import StratifiedKFold, cross_val_predict
@@ -62,6 +63,7 @@ def probe_layers(features: Tensor, labels: Sequence[str], seed: int = 0) -> Laye
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
     target, probes = np.array(labels), []
     for n, layer in enumerate(features.numpy()):
+        (watch or Watch()).reach(n, f"layer {n}")
         classifier = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=2000))
         right = int((cross_val_predict(classifier, layer, target, cv=folds) == target).sum())
         name = f"layer {n}" if n else "embedding"

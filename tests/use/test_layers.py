@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 from torch.testing import assert_close
+from typer.testing import CliRunner
 
+from headstart.cli import app
 from headstart.errors import ConfigError, DataError, ModelError
 from headstart.models.heads import last_real
 from headstart.show.layers import LayerProbes, LogitLens
 from headstart.show.probabilities import TokenProbabilities
 from headstart.tasks.classify import class_rows, pooled
 from headstart.text.read import read_labelled
+from headstart.train.watch import Watch
 from headstart.use.inspect import Inspector, inspect
 from headstart.use.layers import layer_features, probe_layers
 
@@ -89,3 +93,35 @@ def test_rows_show_what_each_layer_knows(runs: dict[str, Path]) -> None:
     assert tuned.probes[-1].accuracy > 0.95
     assert tuned.probes[0].accuracy < 0.7  # the last token alone does not tell
     assert "linear probes" in str(tuned)
+
+
+def test_rows_are_at_most_so_many_of_a_label_for_every_view_and_progress_is_told(runs: dict[str, Path]) -> None:
+    rows = read_labelled(runs["reviews.csv"], None, None)
+    told: list[str] = []
+
+    class Listening(Watch):
+        def start(self, title: str, total: int, done: int = 0) -> None:
+            told.append(title)
+
+    seen = Inspector.load(runs["full"]).inspect_rows(rows, "reviews", ("probes",), most=8, watch=Listening())
+    found = seen["probes"]
+    assert isinstance(found, LayerProbes)
+    assert found.rows == 16
+    assert seen.notes == (
+        f"16 of {len(rows)} rows are looked at, the first 8 of each label; --rows (in Python, most) takes more.",
+    )
+    assert told == ["probes of 3 layers on 16 rows"]
+    whole = Inspector.load(runs["full"]).inspect_rows(rows, "reviews", ("probes",), most=len(rows))
+    assert not whole.notes
+    few = Inspector.load(runs["full"]).inspect_rows(rows, "reviews", ("probes",), most=2)["probes"]
+    assert isinstance(few, LayerProbes)
+    assert few.rows == 10, "a probe has five folds"
+
+
+def test_the_verb_compares_with_before_on_the_same_rows(runs: dict[str, Path]) -> None:
+    argv = ["inspect", str(runs["full"]), "--data", str(runs["reviews.csv"]), "--rows", "6", "--json"]
+    done = CliRunner().invoke(app, [*argv, "--before", str(runs["lm"])])
+    assert done.exit_code == 0, done.output
+    rows, change = json.loads(done.stdout)
+    assert rows["probes"]["rows"] == 12
+    assert change["change"]["texts"] == 12
