@@ -54,6 +54,7 @@ def runs(
 ) -> None:
     """List what has been trained below DIR, and what studies showed."""
     from headstart.study.study import studies_in
+    from headstart.study.verdict import headline
     from headstart.train.run import runs_in
 
     records = [run.summary() for run in runs_in(folder)] + studies_in(folder)
@@ -72,7 +73,7 @@ def runs(
     show_table(header, rows, right=range(3, len(header)))
     for record in records:
         if record.get("verdict"):
-            show(f"\n{record['run']}: {record['verdict']}")
+            show(f"\n{record['run']}: {headline(record['verdict'])}")
 
 
 @app.command()

@@ -274,7 +274,7 @@ def markdown(labs: Sequence[Mapping[str, Any]]) -> str:
             f"headstart {environment['versions']['headstart']}, torch {environment['versions']['torch']}, "
             f"{environment['started'][:10]}.{quick}"
         )
-        parts += [f"> {sentence}" for sentence in lab["verdict"]]
+        parts += ["> " + sentence.replace("\n", "\n> ") for sentence in lab["verdict"]]
         parts.append(_markdown_table(lab["figures"]))
         parts.append("The steps, with their seconds:")
         parts.append("\n".join(f"- **{s['name']}** ({s['seconds']:.0f} s): `{s['command']}`" for s in lab["steps"]))

@@ -1,6 +1,6 @@
 """The verdict: what a comparison showed, in words that a statistician would sign. No torch.
 
-It opens with the answer in one short sentence; the numbers follow. It reads the plain data of results.json and says no
+It is the answer in one short sentence, and below it a list of points that add to it. It reads the plain data of results.json and says no
 more than the intervals do: an arm helps, hurts, beats or loses only where zero is outside.
 """
 
@@ -55,13 +55,22 @@ class Gap:
 
 
 def verdict(results: Mapping[str, Any]) -> str:
-    """A paragraph of about 120 words at most; what matters least is left out first."""
+    """The answer, and points below it, "- " before each: 120 words or so at most; what matters least is left out first."""
     study = _Study(results)
     lead = study.lead()
     sentences = [(0, study.answer(lead)), *study.sentences(lead)] if lead else list(study.without_comparison())
     while len(_joined(sentences).split()) > MOST_WORDS and max(weight for weight, _ in sentences) > 0:
         sentences.remove(max(sentences, key=lambda sentence: sentence[0]))
     return _joined(sentences)
+
+
+def headline(verdict: str) -> str:
+    """Its first sentence.
+
+    >>> headline("Yes: it helps.\\n- full 0.8 is ahead of scratch 0.7.")
+    'Yes: it helps.'
+    """
+    return verdict.partition("\n")[0]
 
 
 class _Study:
@@ -115,8 +124,9 @@ class _Study:
 
     def sentences(self, lead: Gap) -> Iterator[tuple[int, str]]:
         smaller = [gap for gap in self.gaps if (gap.a, gap.b) == (lead.a, lead.b) and gap.labels < self.every]
-        yield 0, self._lead(lead) + self._beside_linear(lead)
-        yield from self._bases()
+        yield 0, self._lead(lead)
+        yield from self._beside_linear(lead)
+        yield from self._bases(lead)
         yield from self._others(lead)
         yield from self._with_fewer(lead, sorted(smaller, key=lambda gap: gap.labels))
         yield from self._labels_needed(lead)
@@ -126,41 +136,39 @@ class _Study:
         yield from self._conditions()
 
     def without_comparison(self) -> Iterator[tuple[int, str]]:
+        yield 0, "There is no second arm to compare with" if len(self.arms) == 1 else "The arms were not compared"
         for arm in self.arms.values():
             low, high = arm["interval"]
             yield (
                 1,
                 f"At {self.most} the score of {self._name(arm['name'])} is {arm['mean']:.3f} ({low:.3f} to {high:.3f})",
             )
-        yield 0, "There is no second arm to compare with" if len(self.arms) == 1 else "The arms were not compared"
         yield from self._conditions()
 
     def _lead(self, gap: Gap) -> str:
-        at_all, seeds = f"at {self.most}", self._seeds(gap)
+        """What the answer rests on: the two scores, and how far apart they are."""
         a, b = (f"{self._name(name)} {self.arms[name]['mean']:.3f}" for name in (gap.a, gap.b))
         if not gap.sign:
-            return f"{at_all.capitalize()} {a} and {b} cannot be told apart{seeds}: {gap.signed}{self._would_tell(gap)}"
-        if self._asks(gap):
-            return f"Pretraining {'helps' if gap.sign > 0 else 'hurts'} by {gap.size}{seeds}: {a} against {b} {at_all}"
-        return f"{at_all.capitalize()} {self._compared(gap)}{seeds}: {a} against {b}"
+            return f"{a} minus {b} is {gap.signed}{self._seeds(gap)}{self._would_tell(gap)}"
+        return f"{a} is {'ahead of' if gap.sign > 0 else 'behind'} {b} by {gap.size}{self._seeds(gap)}"
 
-    def _beside_linear(self, lead: Gap) -> str:
+    def _beside_linear(self, lead: Gap) -> Iterator[tuple[int, str]]:
         """What the arm that leads is worth beside TF-IDF, where it has led by another comparison."""
         gap = self._beside(lead, "tfidf")
-        if not gap:
-            missing = self.kinds[lead.a] in PRETRAINED and not self._asks(lead)
-            return "; there is no scratch arm, so what pretraining adds is not known" if missing else ""
-        if gap.sign < 0 < lead.sign:
-            return f"; {gap.a} is still {gap.size} below {self._name(gap.b)}"
-        return "; " + self._compared(gap)
+        if gap and gap.sign < 0 < lead.sign:
+            yield 0, f"{gap.a} is still {gap.size} below {self._name(gap.b)}"
+        elif gap:
+            yield 0, self._compared(gap)
+        elif self.kinds[lead.a] in PRETRAINED and not self._asks(lead):
+            yield 0, "There is no scratch arm, so what pretraining adds is not known"
 
     def _others(self, lead: Gap) -> Iterator[tuple[int, str]]:
         others = [self._compared(gap) for gap in self.here if self._asks(gap) and gap.a != lead.a]
         if others:
             yield 4, "Of the other arms, " + "; ".join(others)
 
-    def _bases(self) -> Iterator[tuple[int, str]]:
-        between = [self._compared(g) for g in self.here if {self.kinds[g.a], self.kinds[g.b]} == {self.kinds[g.a]}]
+    def _bases(self, lead: Gap) -> Iterator[tuple[int, str]]:
+        between = [self._compared(g) for g in self.here if self.kinds[g.a] == self.kinds[g.b] and g != lead]
         if between:
             yield 1, "Between bases, " + "; ".join(between)
 
@@ -298,4 +306,4 @@ def _listed(gaps: Sequence[Gap]) -> str:
 
 
 def _joined(sentences: Sequence[tuple[int, str]]) -> str:
-    return " ".join(f"{text}." for _, text in sentences)
+    return "\n- ".join(f"{text}." for _, text in sentences)

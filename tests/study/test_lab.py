@@ -23,7 +23,7 @@ from headstart.schema import parse
 from headstart.study import ladder, towers
 from headstart.study.lab import Lab, lab_files, open_lab
 from headstart.study.lab_page import write_page
-from headstart.study.lab_results import NotFound, gather_lab, pick
+from headstart.study.lab_results import NotFound, gather_lab, markdown, pick
 from headstart.study.ladder import LadderConfig
 from headstart.study.study import Study
 from headstart.study.towers import TowersConfig
@@ -343,6 +343,15 @@ def test_a_verdict_says_which_step_it_is_of_where_there_are_others(
 ) -> None:
     keep(tmp_path, {"first": "It helps.", "second": "It does not."})
     assert gather_lab("x", parse(Lab, {**ONE_STEP, "verdict": places}), tmp_path)["verdict"] == told
+
+
+def test_the_points_of_a_verdict_are_a_list_on_the_page_and_in_the_table(tmp_path: Path) -> None:
+    keep(tmp_path, {"said": "It helps.\n- By <2> points.\n- For one run."})
+    results = gather_lab("x", parse(Lab, {**ONE_STEP, "verdict": ["s: said"]}), tmp_path)
+    page = write_page(results, tmp_path).read_text("utf-8")
+    assert '<p class="said">It helps.</p>' in page
+    assert "<li>By &lt;2&gt; points.</li>" in page
+    assert "\n> It helps.\n> - By <2> points.\n> - For one run.\n" in markdown([results])
 
 
 def test_a_missing_interval_or_list_does_not_cost_what_was_found(tmp_path: Path) -> None:

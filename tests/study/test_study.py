@@ -124,7 +124,9 @@ def test_a_study_is_one_line_among_the_runs(whole):
     done = CliRunner().invoke(app, ["runs", str(whole.folder.parent), "--json"])
     (record,) = json.loads(done.stdout)
     assert (record["run"], record["job"], record["state"]) == (str(whole.folder), "compare", "finished")
-    assert whole.verdict in CliRunner().invoke(app, ["runs", str(whole.folder.parent)]).stdout
+    told = CliRunner().invoke(app, ["runs", str(whole.folder.parent)]).stdout
+    assert f"{whole.verdict.splitlines()[0]}\n" in told
+    assert whole.verdict.splitlines()[1] not in told
 
 
 def test_a_study_killed_half_way_gives_the_same_table(whole, base, rows, tmp_path, monkeypatch):
@@ -282,7 +284,11 @@ def test_from_python_a_study_is_an_object(rows, tmp_path):
         [t for t, _ in lines], [n for _, n in lines], arms=("majority", "tfidf"), out=tmp_path / "s"
     )
     assert [row["name"] for row in found.table] == ["majority", "tfidf"]
-    assert found.verdict in found._repr_html_().replace("&#39;", "'")
+    page = found._repr_html_().replace("&#39;", "'")
+    answer, *points = found.verdict.split("\n- ")
+    assert f'<p class="verdict">{answer}</p>' in page
+    assert points
+    assert all(f"<li>{point}</li>" in page for point in points)
     with pytest.raises(DataError, match="2 texts and 1 label: "):
         headstart.compare(["a", "b"], ["x"], out=tmp_path / "t")
 
