@@ -5,7 +5,6 @@ What cannot be found is told in its place, so that one missing number does not c
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections import Counter

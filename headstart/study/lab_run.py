@@ -29,7 +29,7 @@ from headstart.strict_json import to_json
 from headstart.study.lab import Lab, lab_path
 from headstart.study.lab_folder import RUN_AGAIN, read_facts, read_step
 from headstart.study.lab_rules import Folders, check_command
-from headstart.text.packs import cache_folder
+from headstart.text.cache import cache_folder
 from headstart.train.disk import attempt, make_folder, write_file
 from headstart.train.environment import environment
 from headstart.train.lock import lock_folder
