@@ -360,8 +360,9 @@ def _run_with(**changes: Any):
         shutil.copytree(runs[kind], here / "made")
         for name, content in changes.items():
             path = here / "made" / name.replace("__", "/").replace("_", ".")
-            if content is None:
+            if content is None or content in (os.mkdir, os.mkfifo):
                 path.unlink()
+                content and content(path)
             elif callable(content):
                 path.write_bytes(content(path.read_bytes()))
             else:
@@ -380,6 +381,10 @@ def _damaged_checkpoints(here: Path, runs: dict[str, Path]) -> None:
 def _two_tokens_swapped(data: bytes) -> bytes:
     swapped = {b'"!"': b'"?"', b'"?"': b'"!"'}
     return re.sub(rb'"[!?]"', lambda found: swapped[found[0]], data)
+
+
+def _words_for_scores(data: bytes) -> bytes:
+    return re.sub(rb'"accuracy": [\d.]+', b'"accuracy": "high"', data)
 
 
 def _newer(data: bytes) -> bytes:
@@ -411,6 +416,16 @@ MAKERS = {
     "unfinished run of a newer format": _run_with(env_json=_newer, config_toml=_strange_setting, result_json=None),
     "run with a damaged env.json": _run_with(env_json=b"{"),
     "run with a strange env.json": _run_with(env_json=b"[]"),
+    "run with a folder for env.json": _run_with(env_json=os.mkdir),
+    "run with a pipe for env.json": _run_with(env_json=os.mkfifo),
+    "run with a pipe for config.toml": _run_with(config_toml=os.mkfifo),
+    "run with a list for result.json": lambda here, runs: _run_with(result_json=b"[]")(here, runs, "clf"),
+    "run with a word for a score": lambda here, runs: _run_with(result_json=_words_for_scores)(here, runs, "clf"),
+    "run with a folder for data.json": lambda here, runs: _run_with(data_json=os.mkdir)(here, runs, "clf"),
+    "run with a receipt cut short": lambda here, runs: _run_with(receipt_json=lambda data: data[:90])(
+        here, runs, "clf"
+    ),
+    "unfinished run with a pipe for its data": _run_with(result_json=None, data_json=os.mkfifo),
     "run without config.toml": _run_with(config_toml=None),
     "run with a damaged config.toml": _run_with(config_toml=b"job = "),
     "run without weights": _run_with(model__model_safetensors=None),

@@ -72,6 +72,9 @@ def runs(
     header = ["run", "job", "state", *names.values(), "time"]
     show_table(header, rows, right=range(3, len(header)))
     for record in records:
+        if record["problem"]:
+            show(f"! {record['problem']}")
+    for record in records:
         if record.get("verdict"):
             show(f"\n{record['run']}: {headline(record['verdict'])}")
 
@@ -84,7 +87,9 @@ def compare(
     ] = None,
     base: Annotated[
         list[str] | None,
-        Option(help="A pretrained run, or a folder, minilm, smollm2, hf:NAME; may be given several times."),
+        Option(
+            help="A pretrained run, a folder, minilm, smollm2, hf:NAME; for scratch alone gpt, bert or classic; may be given several times."
+        ),
     ] = None,
     arms: Annotated[
         str | None, Option(help="Out of majority, tfidf, scratch, frozen, last:K, lora, full; with commas.")
@@ -137,10 +142,12 @@ def compare(
     """Compare scratch, frozen and tuned bases and baselines on DATA. Over seeds and label counts."""
     from headstart.errors import UserError
     from headstart.schema import merge, parse
+    from headstart.shapes import PRESETS
     from headstart.study.plan import StudyConfig
 
     if data is None and config is None:
         raise UserError("Missing DATA: labelled rows to compare on.")
+    fresh = base is not None and all(name in PRESETS for name in base)  # shapes that are trained from scratch
     given: dict[str, Any] = {
         "data.train": placed(data) if data else None,
         "data.valid": placed(valid) if valid else None,
@@ -159,10 +166,13 @@ def compare(
         "pretrain.teacher": placed_base(teacher) if teacher else None,
         "pretrain.start": start,
         "pretrain.vectors": placed_base(vectors) if vectors else None,
-        "pretrain.model.size": size,
-        "pretrain.model.context": context,
-        "pretrain.tokenizer.vocab": vocab,
+        "pretrain.model.size": None if fresh else size,
+        "pretrain.model.context": None if fresh else context,
+        "pretrain.tokenizer.vocab": None if fresh else vocab,
         "pretrain.train.steps": steps,
+        "finetune.model.size": size if fresh else None,
+        "finetune.model.context": context if fresh else None,
+        "finetune.tokenizer.vocab": vocab if fresh else None,
         "finetune.epochs": epochs,
         "finetune.pool": pool,
         "finetune.train.batch_size": batch_size,

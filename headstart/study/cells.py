@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +15,8 @@ from headstart.errors import BusyError, ConfigError, DataError, Stopped, UserErr
 from headstart.strict_json import to_json
 from headstart.text.files import file_facts
 from headstart.train.disk import write_file
+from headstart.train.record_shapes import GridSettings
+from headstart.train.records import read_json
 from headstart.train.run import Run
 from headstart.train.watch import Watch
 
@@ -74,7 +76,7 @@ def finished(names: Iterable[str], out: Path, failed: Mapping[str, str]) -> dict
 def keep_settings(file: Path, settings: Mapping[str, Any], data: Mapping[str, Sequence[Path]]) -> None:
     """Runs of other settings or data must not stand in one table. Another cell is welcome."""
     out, own = file.parent, {"settings": settings, "data": {}}
-    before = json.loads(file.read_text("utf-8")) if file.exists() else own
+    before = read_json(file, GridSettings, "STUDY_DAMAGED") if os.path.lexists(file) else own
     if before["settings"] != settings:
         raise ConfigError(f"{out} was begun with other settings. Choose another --out.")
     hashes = {name: [f["sha256"] for f in file_facts(files)] for name, files in data.items()}

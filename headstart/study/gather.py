@@ -5,11 +5,10 @@ Everything is read from the study's folder and from the data; nothing is trained
 
 from __future__ import annotations
 
-import json
+import os
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,9 @@ from numpy.typing import NDArray
 from headstart.errors import DataError, ModelError
 from headstart.quantities import counted
 from headstart.schema import parse, read_toml
+from headstart.shapes import PRESETS
 from headstart.strict_json import to_json
-from headstart.study.plan import BASELINES, Arm, BaseRun, Cell, StudyConfig, arms_of, cells
+from headstart.study.plan import BaseRun, StudyConfig, arms_of
 from headstart.study.statistics import (
     FEWEST_SEEDS,
     Estimate,
@@ -34,46 +34,31 @@ from headstart.study.statistics import (
     needed_to_tell,
     pseudo_values,
 )
+from headstart.study.taken import Taken, go_on, missing_cells, result_of, take, unfinished
 from headstart.study.verdict import verdict
 from headstart.tasks.metrics import brier, calibration_error, confusion, macro_f1
 from headstart.text.split import Labelled, split_labelled
 from headstart.train.disk import write_file
+from headstart.train.record_shapes import StudyState
+from headstart.train.records import read_json
 from headstart.train.run import Run
 
 IMBALANCED = 2.0  # times as many rows of the commonest class as of the rarest: macro-F1 leads
 MISTAKES, DISAGREEMENTS = 10, 20  # shown
 
 
-@dataclass(frozen=True)
-class Taken:
-    """What an arm said of the test rows at one label count. S seeds, N rows, C classes."""
-
-    arm: Arm
-    labels: int
-    seeds: list[int]
-    said: NDArray[np.int64]  # (S, N)
-    probabilities: NDArray[np.float64]  # (S, N, C)
-    results: list[dict[str, Any]]  # result.json of each seed
-    paths: list[Path]
-    rate: float | None
-
-    @property
-    def random(self) -> bool:
-        """Whether another seed would have said something else."""
-        return self.arm.kind not in BASELINES or self.labels > 0
-
-
 def gather(out: Path) -> dict[str, Any]:
     """The results of the study in `out`, also written there."""
-    if not (out / "study.json").exists():
+    if not os.path.lexists(out / "study.json"):
         raise ModelError(f"{out}: this folder is not a study.", "STUDY_MISSING")
     cfg = parse(StudyConfig, read_toml(out / "study.toml"), str(out / "study.toml"))
-    state = json.loads((out / "study.json").read_text("utf-8"))
+    state = read_json(out / "study.json", StudyState, "STUDY_DAMAGED")
     data = split_labelled(cfg.data)
     if data.facts(False)["split_sha256"] != state["data"]["split_sha256"]:
         raise DataError(f"{cfg.data.train}: the rows have changed since this study was made of them.", "DATA_CHANGED")
-    results = _Study(out, cfg, state, data).results()
-    results["verdict"] = verdict(results)
+    study = _Study(out, cfg, state, data)
+    results = study.results()
+    results["verdict"] = unfinished(out, study.missing) or verdict(results)
     write_file(out / "results.json", to_json(results, indent=1).encode())
     return results
 
@@ -83,11 +68,13 @@ class _Study:
         self.out, self.cfg, self.state, self.data = out, cfg, state, data
         self.every = len(data.train) + len(data.valid)
         self.target = np.array([data.labels.index(e.label) for e in data.test])
-        bases = [BaseRun(name, Path(b["path"]), b["shape"]) for name, b in state["bases"].items()]
-        self.arms = arms_of(cfg, bases)
-        self.taken = [t for n in cfg.labels for arm in self.arms if (t := self._take(arm, n))]
+        self.bases: Mapping[str, Any] = state.get("bases", {})  # none while the study is pretraining them
+        self.arms = arms_of(cfg, [BaseRun(name, Path(b["path"]), b["shape"]) for name, b in self.bases.items()])
+        self.missing = missing_cells(out, cfg, self.arms, state)
+        rates = state.get("rates", {})
+        self.taken = [t for n in cfg.labels for arm in self.arms if (t := take(out, cfg, arm, n, data, rates))]
         if not self.taken:
-            raise ModelError(f"{out}: no cell of this study is finished.", "RUN_UNFINISHED")
+            raise ModelError(f"{out}: no cell of this study is finished. {go_on(out)}", "RUN_UNFINISHED")
         counts = Counter(e.label for e in data.train).values()
         self.score = "macro_f1" if max(counts) > IMBALANCED * min(counts) else "accuracy"
         self.heaviest = self._heaviest(np.arange(len(self.target)))
@@ -116,8 +103,9 @@ class _Study:
             "mistakes": {t.arm.name: self._mistakes(t) for t in last if t.arm.kind != "majority"},
             "disagreements": self._disagreements([t for t in last if t.arm.kind != "majority"]),
             "receipts": [_receipt(t) for t in last if t.arm.base],
-            "pretraining": [p for name, b in self.state["bases"].items() if (p := _pretraining(name, Path(b["path"])))],
+            "pretraining": [p for name, b in self.bases.items() if (p := _pretraining(name, Path(b["path"])))],
             "failures": self.state.get("failures", []),
+            "missing_cells": self.missing,
             "hygiene": self.state["data"]["hygiene"],
             "cost": self._cost(),
             "repeat": self._repeat(),
@@ -130,31 +118,8 @@ class _Study:
             return (said == target).astype(float)
         return pseudo_values(macro_f1, target.tolist(), said.tolist(), len(self.data.labels))
 
-    def _take(self, arm: Arm, labels: int) -> Taken | None:
-        """The finished cells of an arm at one label count; None while there are none."""
-        wanted = [c for c in cells(self.cfg, [arm], {}) if c.labels == labels]
-        done = [c for c in wanted if (self._path(c) / "result.json").exists()]
-        if not done:
-            return None
-        said, probabilities = [], []
-        names = {label: i for i, label in enumerate(self.data.labels)}
-        for cell in done:
-            lines = (self._path(cell) / "predictions.jsonl").read_text("utf-8").splitlines()
-            records = [json.loads(line) for line in lines]
-            said.append([names[r["prediction"]] for r in records])
-            probabilities.append([[r["probabilities"][label] for label in names] for r in records])
-        results = [json.loads((self._path(c) / "result.json").read_text("utf-8")) for c in done]
-        rate = self.state.get("rates", {}).get(f"{arm.name}~{labels or 'all'}") or results[0].get("rate")
-        return Taken(
-            arm, labels, [c.seed for c in done], np.array(said), np.array(probabilities), results,
-            [self._path(c) for c in done], rate,
-        )  # fmt: skip
-
     def _heaviest(self, rows: NDArray[np.int64]) -> float:
         return heaviest_row(self.target[rows].tolist()) if self.score == "macro_f1" else 1.0
-
-    def _path(self, cell: Cell) -> Path:
-        return self.out / "cells" / cell.name
 
     def _row(self, t: Taken, overlap: Sequence[int]) -> dict[str, Any]:
         found = mean_interval(self.scores(t), heaviest=self.heaviest)
@@ -260,11 +225,11 @@ class _Study:
         steps: list[int] = []
         for path in t.paths:
             records = list(Run(path).read_lines("log.jsonl"))
-            looks = [r for r in records if r["split"] == "valid"]
+            looks = [r for r in records if r.get("split") == "valid"]
             steps = [r["step"] for r in looks]
             found["valid_loss"].append([r["loss"] for r in looks])
             found["valid_accuracy"].append([r["accuracy"] for r in looks])
-            trained = [(r["step"], r["loss"]) for r in records if r["split"] == "train"]
+            trained = [(r["step"], r["loss"]) for r in records if r.get("split") == "train"]
             found["train_loss"].append(_between(trained, steps))
         per_epoch = max(1, steps[1] - steps[0]) if len(steps) > 1 else 1
         return {"labels": t.labels or self.every, "epoch": [s / per_epoch for s in steps], "step": steps, **found}
@@ -309,7 +274,7 @@ class _Study:
         ]
 
     def _arm_cost(self, t: Taken) -> dict[str, Any]:
-        tries = [r for c in self._trials(t) if (r := _result(c)) is not None]
+        tries = [r for c in self._trials(t) if (r := result_of(c)) is not None]
         return {
             "seconds": float(np.mean([r["seconds"] for r in t.results])),
             "tokens": int(np.mean([r.get("tokens", 0) for r in t.results])) or None,
@@ -323,9 +288,9 @@ class _Study:
         return sorted((self.out / "cells").glob(f"{stem}~rate-*"))
 
     def _cost(self) -> dict[str, Any]:
-        done = [r for path in sorted((self.out / "cells").iterdir()) if (r := _result(path)) is not None]
-        own = [b for b in self.state["bases"].values() if (self.out / "bases").absolute() in Path(b["path"]).parents]
-        pretraining = [r for b in own if (r := _result(Path(b["path"]))) is not None]
+        done = [r for path in sorted((self.out / "cells").iterdir()) if (r := result_of(path)) is not None]
+        own = [b for b in self.bases.values() if (self.out / "bases").absolute() in Path(b["path"]).parents]
+        pretraining = [r for b in own if (r := result_of(Path(b["path"]))) is not None]
         spent = sum(r["seconds"] for r in pretraining)
         return {
             "seconds": sum(r["seconds"] for r in done),  # pretraining is not in it
@@ -334,7 +299,8 @@ class _Study:
         }
 
     def _notices(self) -> list[str]:
-        found = list(self.state["data"]["hygiene"]["warnings"])
+        found = [told] if (told := unfinished(self.out, self.missing)) else []
+        found += self.state["data"]["hygiene"]["warnings"]
         failures = self.state.get("failures", [])
         if failures:
             failed = counted(len(failures), "cell", "failed and is", "failed and are")
@@ -369,7 +335,8 @@ def _between(trained: Sequence[tuple[int, float]], steps: Sequence[int]) -> list
     """The mean training loss since the look before; at the first look, the first loss there is."""
     edges = [-1, *steps]
     means = [[loss for s, loss in trained if low < s <= high] for low, high in zip(edges, steps, strict=False)]
-    return [float(np.mean(part)) if part else trained[0][1] for part in means]
+    first = trained[0][1] if trained else float("nan")
+    return [float(np.mean(part)) if part else first for part in means]
 
 
 def _receipt(t: Taken) -> dict[str, Any]:
@@ -383,9 +350,9 @@ def _receipt(t: Taken) -> dict[str, Any]:
 
 
 def _pretraining(name: str, path: Path) -> dict[str, Any] | None:
-    if not Run(path).there:  # made elsewhere
+    if str(path) in PRESETS or not Run(path).there:  # not pretrained, or made elsewhere
         return None
-    result, config = _result(path) or {}, Run(path).config
+    result, config = result_of(path) or {}, Run(path).config
     return {
         "name": name,
         "run": str(path),
@@ -393,8 +360,3 @@ def _pretraining(name: str, path: Path) -> dict[str, Any] | None:
         "valid_loss": (result.get("valid") or {}).get("loss"),
         **{key: result.get(key) for key in ("seconds", "preparing_seconds", "tokens", "parameters")},
     }
-
-
-def _result(path: Path) -> dict[str, Any] | None:
-    file = path / "result.json"
-    return json.loads(file.read_text("utf-8")) if file.exists() else None

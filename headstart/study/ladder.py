@@ -29,6 +29,7 @@ from headstart.study.cells import finished, keep_settings, run_missing, write_re
 from headstart.study.plots import curve, plot_ladder_curves, plot_ladder_heatmap
 from headstart.text.pairs import split_pairs
 from headstart.text.read import text_files
+from headstart.train.record_shapes import TranslateData
 from headstart.train.run import Run
 from headstart.train.watch import Watch
 
@@ -129,7 +130,7 @@ def _table(done: list[tuple[Cell, Run]]) -> Iterator[dict[str, Any]]:
         losses = [result["valid"]["loss"] for result in results]  # of the kept weights: the lowest of the run
         yield {
             "data": Path(data).stem,
-            "rows": runs[0].read_json("data.json")["rows"]["train"],
+            "rows": runs[0].read_json("data.json", TranslateData)["rows"]["train"],
             "model": model,
             "hidden": hidden,
             "parameters": results[0]["parameters"],

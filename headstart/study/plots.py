@@ -14,7 +14,7 @@ from headstart.train.run import Run
 
 def curve(run: Run, split: str, score: str) -> tuple[list[int], list[float]]:
     """Steps and values of one score in a run's log."""
-    records = [r for r in run.read_lines("log.jsonl") if r["split"] == split and r.get(score) is not None]
+    records = [r for r in run.read_lines("log.jsonl") if r.get("split") == split and r.get(score) is not None]
     return [r["step"] for r in records], [r[score] for r in records]
 
 

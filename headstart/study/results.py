@@ -5,7 +5,7 @@ Scores, differences and their intervals are fractions of 1. What is null or left
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
@@ -13,8 +13,10 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from headstart.errors import DataError
+from headstart.errors import DataError, ModelError
 from headstart.text.visible import all_shown
+from headstart.train.record_shapes import Shape
+from headstart.train.records import read_json
 
 Interval = tuple[float, float]
 Number = int | float  # a count, or the mean of counts
@@ -258,13 +260,13 @@ class Results(Part):
     @classmethod
     def read(cls, file: Path) -> Self:
         """The results in a file that the runner of a study wrote."""
-        if not file.is_file():
+        if not os.path.lexists(file):
             raise DataError(
                 f"{file.parent}: there is no {file.name} here. Is this the folder of a study?", "STUDY_MISSING"
             )
         try:
-            return cls.of(json.loads(file.read_text("utf-8")))
-        except (ValueError, DataError) as error:
+            return cls.of(read_json(file, Shape))
+        except (ModelError, DataError) as error:
             raise DataError(f"{file}: damaged ({error}). Run the study again; cells that are finished are kept.", "STUDY_DAMAGED") from None  # fmt: skip
 
     @classmethod

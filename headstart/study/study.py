@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headstart.errors import DataError
+from headstart.errors import DataError, ModelError
 from headstart.quantities import counted
 from headstart.schema import parse
 from headstart.study.figures import main_picture
@@ -18,6 +18,8 @@ from headstart.study.plan import StudyConfig
 from headstart.study.report import study_html, write_report
 from headstart.study.results import Results
 from headstart.train.disk import write_file
+from headstart.train.record_shapes import StudyResults, StudyState
+from headstart.train.records import read_json
 from headstart.train.watch import Watch
 
 
@@ -64,23 +66,23 @@ class Study:
 
 def studies_in(folder: str | Path) -> list[dict[str, Any]]:
     """What the studies below a folder are and what they showed, as `Run.summary` tells of runs."""
-    found = []
-    for path in sorted(Path(folder).rglob("study.json")):
-        finished = path.with_name("results.json").exists()
-        results = json.loads(path.with_name("results.json").read_text("utf-8")) if finished else {}
-        found.append(
-            {
-                "run": str(path.parent),
-                "job": "compare",
-                "state": "finished" if finished else "unfinished",
-                "started": json.loads(path.read_text("utf-8"))["environment"]["started"],
-                "seconds": sum(results["cost"][key] for key in ("seconds", "pretraining_seconds"))
-                if finished
-                else None,
-                "verdict": results.get("verdict"),
-            }
-        )
-    return found
+    return [_summary(path.parent) for path in sorted(Path(folder).rglob("study.json"))]
+
+
+def _summary(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {"run": str(folder), "job": "compare", "state": "unfinished", "problem": None}
+    found |= {"started": None, "seconds": None, "verdict": None}
+    try:
+        state = read_json(folder / "study.json", StudyState, "STUDY_DAMAGED")
+        results = folder / "results.json"
+        made = read_json(results, StudyResults, "STUDY_DAMAGED") if os.path.lexists(results) else None
+    except ModelError as error:
+        return {**found, "state": "damaged", "problem": str(error)}
+    found["started"] = state["environment"]["started"]
+    if made is None or made.get("missing_cells"):
+        return found
+    seconds = sum(made["cost"][key] for key in ("seconds", "pretraining_seconds"))
+    return {**found, "state": "finished", "seconds": seconds, "verdict": made["verdict"]}
 
 
 def compare(

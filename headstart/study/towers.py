@@ -27,6 +27,7 @@ from headstart.schema import Frozen, merge, parse
 from headstart.study.cells import finished, keep_settings, run_missing, write_results
 from headstart.study.plots import plot_recalls
 from headstart.study.statistics import split_interval
+from headstart.train.record_shapes import MatchData
 from headstart.train.run import Run
 from headstart.train.watch import Watch
 
@@ -181,5 +182,5 @@ def _recall(result: Mapping[str, Any], at: str, way: str = "text_to_image") -> f
 
 
 def _test_share(run: Run) -> float:
-    images = run.read_json("data.json")["images"]
+    images = run.read_json("data.json", MatchData)["images"]
     return float(images["test"] / images["train"])

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from headstart.config import PretrainConfig
+from headstart.errors import ModelError
 from headstart.models.decode import LanguageStep, Sampling, generate
 from headstart.models.heads import LanguageHead, Model, VectorHead
 from headstart.quantities import counted
@@ -224,13 +225,15 @@ def look_back(job: Pretraining) -> dict[str, float]:
 def _curve(run: Run) -> Iterator[dict[str, float]]:
     """What the updates that were logged came to: the loss of each batch, and the seconds until then."""
     for record in run.read_lines("log.jsonl") if run.log_length() else ():
-        if record["split"] == "train":
+        if record.get("split") == "train":
             yield {"step": record["step"], "loss": record["loss"], "seconds": record["wall"]["seconds"]}
 
 
 def _beside(run: Run, corpus: Corpus, valid: dict[str, Any]) -> dict[str, float]:
     """Bits a byte of the validation text for the same model before its first update, and for xz after the same training text."""
-    first = next(r for r in run.read_lines("log.jsonl") if r["split"] == "valid")
+    first = next((r for r in run.read_lines("log.jsonl") if r.get("split") == "valid"), None)
+    if first is None:
+        raise ModelError(f"{run.path / 'log.jsonl'} is damaged (no evaluation stands in it).", "RUN_DAMAGED")
     untrained = first["loss"] * valid["bits_per_byte"] / valid["loss"]
     seen, text = ("\n".join(part).encode()[-COMPRESSED:] for part in (corpus.train, corpus.valid))
     return {"untrained": untrained, "xz": compressed(seen, text)}

@@ -19,7 +19,6 @@ A file is written under a temporary name, forced to disk, and renamed: a reader 
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -36,6 +35,8 @@ from headstart.train.disk import DRAFT, write_file
 from headstart.train.environment import changes, environment, version, versions
 from headstart.train.lock import lock_folder
 from headstart.train.log import Log
+from headstart.train.record_shapes import Shape, line_shapes, run_shape
+from headstart.train.records import read_json, read_lines
 from headstart.train.watch import Watch
 
 C = TypeVar("C", bound=AnyConfig)
@@ -90,23 +91,29 @@ class Run:
             raise ModelError(f"{path}: this folder is not a run (it has no env.json).", "RUN_MISSING")
         run._check_format()
         if not run.finished:
-            job = run.read_json("env.json").get("asked", {}).get("job", "pretrain")
             raise ModelError(
                 f"{path}: this run is not finished: it is still at work, or was stopped. To go on with a stopped one: "
-                f"headstart {verb(job)} --out {path} --resume.",
+                f"headstart {verb(run.job)} --out {path} --resume.",
                 "RUN_UNFINISHED",
             )
         return run
 
     def summary(self) -> dict[str, Any]:
-        """What the run is and how it came out, in one flat record."""
-        env = self.read_json("env.json")
-        asked, result = env.get("asked", {}), self.read_json("result.json") if self.finished else {}
+        """What the run is and how it came out, in one flat record; of a damaged one, what is damaged."""
+        state, problem = "finished" if self.finished else "unfinished", None
+        env: dict[str, Any] = {}
+        result: dict[str, Any] = {}
+        try:
+            env = self.read_json("env.json")
+            result = self.read_json("result.json") if self.finished else {}
+        except ModelError as error:
+            state, problem = "damaged", str(error)
         valid, test = result.get("valid") or {}, result.get("test") or {}
         return {
             "run": str(self.path),
-            "job": asked.get("job"),
-            "state": "finished" if self.finished else "unfinished",
+            "job": env.get("asked", {}).get("job"),
+            "state": state,
+            "problem": problem,
             "started": env.get("started"),
             "seed": env.get("seed"),
             "steps": result.get("steps"),
@@ -136,7 +143,7 @@ class Run:
     @property
     def config(self) -> AnyConfig:
         path = self.path / "config.toml"
-        if not path.exists():
+        if not os.path.lexists(path):
             raise ModelError(f"{self.path}: config.toml is missing.", "RUN_DAMAGED")
         return load_run_config(path)
 
@@ -173,24 +180,19 @@ class Run:
         lines = (to_json(value) + "\n" for value in values)
         self.write_text(name, "".join(lines))
 
-    def read_json(self, name: str) -> Any:
-        try:
-            return json.loads((self.path / name).read_text("utf-8"))
-        except FileNotFoundError:
-            raise ModelError(f"{self.path}: {name} is missing.", "RUN_DAMAGED") from None
-        except (ValueError, RecursionError) as error:
-            raise ModelError(f"{self.path / name} is damaged ({error}).", "RUN_DAMAGED") from None
+    @property
+    def job(self) -> str:
+        """What was asked for; a baseline of a study has no settings of its own."""
+        return str(self.read_json("env.json").get("asked", {}).get("job", "pretrain")) if self.there else "baseline"
+
+    def read_json(self, name: str, shape: type[Shape] | None = None) -> Any:
+        """A file of the run, once it is known to hold what the job of the run keeps there."""
+        job = "" if name == "env.json" else self.job
+        return read_json(self.path / name, shape or run_shape(name, job))
 
     def read_lines(self, name: str) -> Iterator[dict[str, Any]]:
         """The records of a .jsonl file; a last line cut short by a kill is left out."""
-        with (self.path / name).open("rb") as file:  # a kill can cut a character in two
-            for number, line in enumerate(file, 1):
-                if line.endswith(b"\n"):
-                    try:
-                        yield json.loads(line)
-                    except (ValueError, RecursionError) as error:
-                        where = f"{self.path / name}, line {number}"
-                        raise ModelError(f"{where}: damaged ({error}).", "RUN_DAMAGED") from None
+        return read_lines(self.path / name, line_shapes(name, self.job))
 
     def check_files(self, files: list[dict[str, Any]]) -> None:
         """Keep the names and hashes of the data files; when they are kept already, insist that nothing changed."""
@@ -227,6 +229,8 @@ class Run:
         """Bytes in the log, all of them safely on disk."""
         path = self.path / "log.jsonl"
         if self._log is None:
+            if path.exists() and not path.is_file():  # to write to a pipe would wait for somebody to read
+                raise ModelError(f"{path} is damaged (not a regular file).", "RUN_DAMAGED")
             return path.stat().st_size if path.exists() else 0
         return self._log.sync()
 
@@ -273,8 +277,9 @@ class Run:
     def _leave(self, failed: bool) -> None:
         try:
             if failed and self._fresh and not self.begun:  # nothing was learned: leave nothing in the way
-                for path in [self.path] if self._made_folder else list(self.path.iterdir()):
-                    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+                with suppress(FileNotFoundError):  # somebody was faster
+                    for path in [self.path] if self._made_folder else list(self.path.iterdir()):
+                        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
         finally:
             self.close()
 
@@ -308,12 +313,8 @@ class Run:
 
     def _check_format(self) -> None:
         made = self.read_json("env.json")
-        try:
-            newer = int(made["format"]) > FORMAT
+        if made["format"] > FORMAT:
             maker = made.get("versions", {}).get("headstart", "a later version")
-        except (KeyError, TypeError, ValueError):
-            raise ModelError(f"{self.path / 'env.json'} is damaged.", "RUN_DAMAGED") from None
-        if newer:
             raise ModelError(
                 f"{self.path} was made by headstart {maker}, which this one ({version('headstart')}) cannot read. "
                 "Update headstart.",

@@ -1,0 +1,93 @@
+"""What the finished cells of a study say, read and checked, and how many are not finished. No torch."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headstart.errors import ModelError
+from headstart.quantities import counted
+from headstart.study.plan import BASELINES, Arm, StudyConfig, cells
+from headstart.text.split import Labelled
+from headstart.train.run import Run
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What an arm said of the test rows at one label count. S seeds, N rows, C classes."""
+
+    arm: Arm
+    labels: int
+    seeds: list[int]
+    said: NDArray[np.int64]  # (S, N)
+    probabilities: NDArray[np.float64]  # (S, N, C)
+    results: list[dict[str, Any]]  # result.json of each seed
+    paths: list[Path]
+    rate: float | None
+
+    @property
+    def random(self) -> bool:
+        """Whether another seed would have said something else."""
+        return self.arm.kind not in BASELINES or self.labels > 0
+
+
+def take(
+    out: Path, cfg: StudyConfig, arm: Arm, labels: int, data: Labelled, rates: Mapping[str, float]
+) -> Taken | None:
+    """The finished cells of an arm at one label count; None while there are none."""
+    wanted = [c for c in cells(cfg, [arm], {}) if c.labels == labels]
+    done = {c.seed: out / "cells" / c.name for c in wanted if (out / "cells" / c.name / "result.json").exists()}
+    if not done:
+        return None
+    names = {label: i for i, label in enumerate(data.labels)}
+    records = [_predictions(path, names, len(data.test)) for path in done.values()]
+    said = [[names[r["prediction"]] for r in rows] for rows in records]
+    probabilities = [[[r["probabilities"][label] for label in names] for r in rows] for rows in records]
+    results = [Run(path).read_json("result.json") for path in done.values()]
+    rate = rates.get(f"{arm.name}~{labels or 'all'}") or results[0].get("rate")
+    return Taken(arm, labels, list(done), np.array(said), np.array(probabilities), results, list(done.values()), rate)
+
+
+def _predictions(path: Path, labels: Mapping[str, int], rows: int) -> list[dict[str, Any]]:
+    """What a cell said of each test row."""
+    records = list(Run(path).read_lines("predictions.jsonl"))
+    known = all(r["prediction"] in labels and not labels.keys() - r["probabilities"].keys() for r in records)
+    if len(records) != rows or not known:
+        raise ModelError(
+            f"{path / 'predictions.jsonl'} is damaged (not one prediction for each test row). Remove {path} and run the "
+            "study again: it makes only what is missing.",
+            "RUN_DAMAGED",
+        )
+    return records
+
+
+def result_of(path: Path) -> dict[str, Any] | None:
+    return Run(path).read_json("result.json") if (path / "result.json").exists() else None
+
+
+def missing_cells(out: Path, cfg: StudyConfig, arms: Sequence[Arm], state: Mapping[str, Any]) -> int:
+    """Cells that neither came to an end nor failed; of bases that are not yet there, all."""
+    failed = {failure["cell"] for failure in state.get("failures", [])}
+    planned = [c for c in cells(cfg, list(arms), {}) if c.name not in failed]
+    unknown = 0 if state.get("bases") else len(cfg.bases) + len(cfg.objectives if cfg.pretrain else ())
+    to_come = unknown * len(cfg.trained) * cfg.seeds * len(cfg.labels)
+    return to_come + sum(not (out / "cells" / c.name / "result.json").exists() for c in planned)
+
+
+def unfinished(out: Path, missing: int) -> str:
+    """What is to be said of a study that was interrupted; nothing of one that is done."""
+    if not missing:
+        return ""
+    told = counted(missing, "cell", "is", "are")
+    return f"This study is not finished: {told} missing, so nothing is concluded yet. {go_on(out)}"
+
+
+def go_on(out: Path) -> str:
+    again = ["headstart", "compare", "--config", str(out / "study.toml"), "--out", str(out)]
+    return f"To go on with it: {shlex.join(again)}"

@@ -1,0 +1,347 @@
+"""What the JSON files of runs and studies hold, as far as it is read: the shapes that records.py checks. No torch.
+
+What else stands there is passed over.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Job = Literal["pretrain", "finetune", "translate", "match"]
+Pair = Annotated[list[float], Field(min_length=2, max_length=2)]
+
+
+class Shape(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False, protected_namespaces=())
+
+
+class _Asked(Shape):
+    job: Job = "pretrain"
+
+
+class _Versions(Shape):
+    headstart: str = ""
+
+
+class Environment(Shape):
+    """env.json"""
+
+    format: int
+    asked: _Asked = _Asked()
+    versions: _Versions = _Versions()
+    started: str | None = None
+    seed: int | None = None
+    not_bit_identical: list[str] = []
+
+
+class _File(Shape):
+    file: str
+    sha256: str
+
+
+class Files(Shape):
+    """data.json, as far as all jobs have it"""
+
+    files: list[_File]
+    tokenizer_sha256: str | None = None
+    split_sha256: str | None = None
+    pictures_sha256: str | None = None
+
+
+class Rows(Shape):
+    train: int
+
+
+class Images(Shape):
+    train: Annotated[int, Field(ge=1)]
+    test: int
+
+
+class TranslateData(Files):
+    rows: Rows
+
+
+class MatchData(Files):
+    images: Images
+
+
+class Score(Shape):
+    value: float
+    interval: Pair | None = None
+
+
+class _ClassScores(Shape):
+    accuracy: float
+    interval: Pair
+    macro_f1: float
+    rows: int
+
+
+class _ValidScores(_ClassScores):
+    loss: float
+
+
+class _TestScores(_ClassScores):
+    without_overlap: _ClassScores | None = None
+
+
+class _LanguageScores(Shape):
+    loss: float
+    perplexity: float | None = None
+    bits_per_byte: float | None = None
+    similarity: float | None = None
+
+
+class _TranslationScores(Shape):
+    loss: float
+    loss_interval: Pair
+    target_tokens: int
+    exact_match: Score
+    character_error_rate: Score
+    token_error_rate: Score
+    bleu: Score
+    chrf: Score
+    rows: int
+
+
+class _Recalls(Shape):
+    at_1: Score = Field(alias="recall@1")
+    at_5: Score = Field(alias="recall@5")
+    at_10: Score = Field(alias="recall@10")
+
+
+class _Chance(Shape):
+    text_to_image: dict[str, float]
+    image_to_text: dict[str, float]
+
+
+class _MatchScores(Shape):
+    images: int
+    captions: int
+    text_to_image: _Recalls
+    image_to_text: _Recalls
+    chance: _Chance
+
+
+class Baseline(Shape):
+    """result.json of an arm without a transformer, and what all results have"""
+
+    seconds: float
+    rate: float | None = None
+    tokens: int | None = None
+    parameters: int | None = None
+    trained_parameters: int | None = None
+
+
+class _Result(Baseline):
+    run: str
+    steps: int
+    best_step: int
+    parameters: int
+
+
+class _TrainLoss(Shape):
+    loss: float
+    entropy: float | None = None
+
+
+class _Beside(Shape):
+    untrained: float | None = None
+    xz: float | None = None
+
+
+class Pretrained(_Result):
+    train: _TrainLoss
+    valid: _LanguageScores | None
+    beside: _Beside | None
+    tokens_per_second: float
+    preparing_seconds: float | None = None
+
+
+class _Commonest(Shape):
+    label: str
+    valid: float | None = None
+    test: float | None = None
+
+
+class Finetuned(_Result):
+    valid: _ValidScores | None
+    test: _TestScores | None
+    commonest: _Commonest
+    overlapping_test_rows: int | None
+    trained_parameters: int
+
+
+class _Overlapping(Shape):
+    valid: int
+    test: int
+
+
+class Translated(_Result):
+    kind: str
+    hidden: int
+    valid: _TranslationScores | None
+    test: _TranslationScores | None
+    overlapping: _Overlapping
+    samples: dict[str, str]
+
+
+class Matched(_Result):
+    text: str
+    image: str
+    valid: _MatchScores | None
+    test: _MatchScores | None
+    trained_parameters: int
+
+
+class FinetuneReceipt(Shape):
+    """receipt.json"""
+
+    base: str
+    init: str
+    copied: list[str]
+    new: list[str]
+    frozen: dict[str, str]
+    base_sha256_before: str
+    frozen_moved: list[str] = []
+    base_sha256_after: str = ""
+
+
+class _Towers(Shape):
+    text: str
+    image: str
+
+
+class MatchReceipt(Shape):
+    frozen: list[Literal["text", "image"]]
+    towers_sha256_before: _Towers
+
+
+class MatchSplit(Shape):
+    """split.json: the SHA-256 of each picture by its name"""
+
+    train: dict[str, str]
+    valid: dict[str, str]
+    test: dict[str, str]
+
+
+class Logged(Shape):
+    """A line of log.jsonl"""
+
+    split: str = ""
+
+
+class _Wall(Shape):
+    seconds: float
+
+
+class Update(Logged):
+    step: int
+    loss: float
+    wall: _Wall
+
+
+class Look(Logged):
+    step: int
+    loss: float
+
+
+class ClassLook(Look):
+    accuracy: float
+
+
+class Prediction(Shape):
+    """A line of predictions.jsonl of a classifier"""
+
+    prediction: str
+    probabilities: dict[str, float]
+
+
+class _Base(Shape):
+    path: str
+    shape: str
+    sha256: str
+
+
+class _Failure(Shape):
+    cell: str
+    exit: int
+    message: str
+
+
+class _Overlaps(Shape):
+    test: list[int]
+
+
+class _Hygiene(Shape):
+    overlapping_rows: _Overlaps
+    warnings: list[str]
+
+
+class _StudyData(Files):
+    rows: dict[str, int]
+    labels: dict[str, dict[str, int]]
+    split_sha256: str
+    hygiene: _Hygiene
+
+
+class _StudyEnvironment(Shape):
+    command: Annotated[list[str], Field(min_length=1)]
+    versions: dict[str, str]
+    started: str
+    platform: str
+    threads: int | None = None
+
+
+class StudyState(Shape):
+    """study.json; what comes after the environment is missing while the study has not come that far"""
+
+    data: _StudyData
+    environment: _StudyEnvironment
+    bases: dict[str, _Base] = {}
+    rates: dict[str, float] = {}
+    failures: list[_Failure] = []
+
+
+class GridSettings(Shape):
+    """ladder.json and towers.json"""
+
+    settings: dict[str, Any]
+    data: dict[str, list[str]]
+
+
+class _StudyCost(Shape):
+    seconds: float
+    pretraining_seconds: float
+
+
+class StudyResults(Shape):
+    """results.json, as far as a list of studies tells of it"""
+
+    verdict: str
+    cost: _StudyCost
+
+
+RESULTS: dict[str, type[Shape]] = {"pretrain": Pretrained, "finetune": Finetuned, "translate": Translated, "match": Matched}  # fmt: skip
+RECEIPTS: dict[str, type[Shape]] = {"finetune": FinetuneReceipt, "match": MatchReceipt}
+
+
+def run_shape(name: str, job: str) -> type[Shape]:
+    """What a file of a run must hold."""
+    shapes: dict[str, type[Shape]] = {
+        "env.json": Environment,
+        "data.json": Files,
+        "split.json": MatchSplit,
+        "result.json": RESULTS.get(job, Baseline),
+        "receipt.json": RECEIPTS.get(job, Shape),
+    }
+    return shapes.get(name, Shape)
+
+
+def line_shapes(name: str, job: str) -> dict[str, type[Shape]]:
+    """What the lines of a .jsonl file of a run must hold, by their `split`; under "" what all of them must."""
+    if name == "log.jsonl":
+        return {"": Logged, "train": Update, "valid": ClassLook if job == "finetune" else Look}
+    return {"": Prediction if job in ("finetune", "baseline") else Shape}
