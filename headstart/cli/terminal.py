@@ -5,20 +5,21 @@ from __future__ import annotations
 import functools
 import io
 import os
+import re
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO, TypeVar, cast
 
 from headstart.errors import UserError, out_of_memory
 from headstart.quantities import duration
 from headstart.show.table import table
 from headstart.strict_json import to_json
 from headstart.text.visible import shown
-from headstart.train.disk import FULL
+from headstart.train.disk import DENIED, FULL
 from headstart.train.watch import Watch
 
 TOLD_EVERY = 20.0  # seconds between two lines of progress where there is no bar
@@ -49,9 +50,9 @@ def guarded(verb: F) -> F:
                 raise
             if out_of_memory(error):
                 fail("MEMORY", "Out of memory. Try a smaller --batch-size, --context or --size.", 6, as_json)
-            if isinstance(error, OSError) and error.errno in FULL:
+            if refused := _refused_by_disk(error):
                 _drop_stdout()
-                fail("DISK_FULL", f"Disk full writing {error.filename or 'the output'} ({error.strerror}).", 6, as_json)
+                fail(*refused, 6, as_json)
             with tempfile.NamedTemporaryFile(
                 "w", prefix="headstart-crash-", suffix=".txt", delete=False, encoding="utf-8", errors="backslashreplace"
             ) as file:
@@ -74,9 +75,22 @@ def _trusting(asked: bool) -> Iterator[None]:
         yield
 
 
+def _refused_by_disk(error: Exception) -> tuple[str, str] | None:
+    """The code and the sentence where a disk was full, read-only or not ours; Rust only says so in words."""
+    told = re.search(r"\(os error (\d+)\)", str(error))
+    number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
+    where = getattr(error, "filename", None) or "the output"
+    if number in FULL:
+        return "DISK_FULL", f"Disk full writing {where} ({os.strerror(number)}). Free some space."
+    if number in DENIED:
+        return "DISK_DENIED", f"{where} cannot be written or read ({os.strerror(number)})."
+    return None
+
+
 def _drop_stdout() -> None:
     """Python writes what is left of it at its end, and would fail once more."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(OSError, ValueError):  # it is no file of the system, or closed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def prepare_streams() -> None:
@@ -93,7 +107,9 @@ def fail(code: str, message: str, exit_code: int, as_json: bool) -> None:
     message = message.replace("\n", "\\n")  # one line, whatever a file is called
     told = {"error": {"code": code, "message": message}}
     line = to_json(told) if as_json else f"error[{code}]: {shown(message)}"
-    sys.stderr.write(line + "\n")
+    with suppress(OSError):  # the terminal is gone
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
     sys.exit(exit_code)
 
 
@@ -124,13 +140,39 @@ def share(value: float | None) -> str:
     return "undefined" if value is None else f"{value:.4f}"
 
 
+class Lasting(io.TextIOBase):
+    """A stream that takes what is written even when its terminal has gone: progress must not end a job."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self.stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self.stream.flush()
+
+    def isatty(self) -> bool:
+        return self.stream.isatty()
+
+    def fileno(self) -> int:
+        return self.stream.fileno()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self.stream.encoding
+
+
 class Bar(Watch):
     """A progress bar with rate and time left, on a terminal; elsewhere only notes, unless quiet."""
 
     def __init__(self, quiet: bool) -> None:
         from rich.console import Console
 
-        self.console = Console(stderr=True, quiet=quiet, highlight=False, markup=False)
+        self.console = Console(file=cast(TextIO, Lasting(sys.stderr)), quiet=quiet, highlight=False, markup=False)
         self.progress: Any = None
 
     def start(self, title: str, total: int, done: int = 0) -> None:

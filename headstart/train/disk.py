@@ -20,6 +20,7 @@ from headstart.errors import ResourceError
 from headstart.quantities import data_size
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DENIED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO)
 LASTING = (*FULL, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR)
 WAITS = (0.1, 0.4)  # seconds before the second and the third try of what may pass
 DRAFT = ".*.tmp"  # what a kill may leave behind
@@ -109,8 +110,11 @@ def _make_folder(path: Path) -> None:
     if path.is_dir():
         return
     _make_folder(path.parent)
-    with suppress(FileExistsError):  # another process was faster
+    try:
         os.mkdir(path)
+    except FileExistsError:
+        if not path.is_dir():  # else another process was faster
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
     sync_folder(path.parent)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from tokenizers.processors import TemplateProcessing
 from torch import Tensor
 
@@ -28,7 +28,7 @@ from headstart.text.batch import pad
 from headstart.text.tokenizer import Tokenizer
 from headstart.train.card import named, plain
 from headstart.train.checkpoint import weights
-from headstart.train.disk import write_file
+from headstart.train.disk import make_folder, write_file
 from headstart.train.model_dir import Saved, complaints, describe_model, read_model
 from headstart.train.run import Run
 from headstart.use.language import refuse_distilled
@@ -47,13 +47,12 @@ def export_transformers(run: str | Path, out: str | Path) -> dict[str, Any]:
     saved = read_model(opened.path / "model")
     refuse_distilled(opened, run)
     described, tensors = _theirs(saved, str(run))
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(folder.parent)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as place:
         draft = Path(place) / "model"
         draft.mkdir()
-        save_file(
-            {name: t.cpu().contiguous() for name, t in tensors.items()}, draft / "model.safetensors", {"format": "pt"}
-        )
+        whole = {name: t.cpu().contiguous() for name, t in tensors.items()}
+        write_file(draft / "model.safetensors", save(whole, {"format": "pt"}))
         _write_json(draft / "config.json", described)
         _write_tokenizer(draft, saved)
         if saved.head.kind == "language" and saved.config.causal:
