@@ -1,7 +1,7 @@
 """What a user can put right, and the exit code each kind gets.
 
 Exit codes: 0 done, 1 our bug, 2 usage, 3 data, 4 configuration, 5 model or checkpoint, 6 resources,
-7 diverged, 8 run directory busy, 9 network, 130/143 stopped by a signal with its state saved.
+7 diverged, 8 run directory busy, 9 network, 129/130/143 stopped by a signal with its state saved.
 """
 
 from __future__ import annotations

@@ -114,6 +114,12 @@ class Saver:
 
     def save(self, now: Progress, best: Tensors | None, insist: bool = False) -> None:
         """Add the checkpoint of `now`; without `insist` a refusal is told and the next save tries again."""
+        if not self.run.there:  # a folder of that name could be made again, but nothing could go on from it
+            raise ResourceError(
+                f"{self.run.path} was removed or renamed while the run was at work, so nothing can be saved there; step "
+                f"{now.step} is lost. Begin a new run.",
+                "RUN_GONE",
+            )
         if self.saved == now.step:
             return
         try:
@@ -131,7 +137,7 @@ class Saver:
 
     def _must_have_space(self) -> None:
         """Refuse to begin where the checkpoints clearly will not fit."""
-        there = sum(path.stat().st_size for folder in _checkpoints(self.run) for path in folder.glob("*"))
+        there = sum(path.lstat().st_size for folder in _checkpoints(self.run) for path in folder.glob("*"))
         needed = (KEPT + 1) * checkpoint_bytes(self.model) + weight_bytes(self.model) - there  # the last is model/
         free = free_space(self.run.path)
         if free < needed:

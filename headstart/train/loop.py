@@ -25,6 +25,7 @@ from headstart.train.optim import build_optimizer, learning_rate
 from headstart.train.run import Run
 from headstart.train.watch import Watch
 
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 M = TypeVar("M", bound=nn.Module)
 M_contra = TypeVar("M_contra", bound=nn.Module, contravariant=True)
 B_contra = TypeVar("B_contra", bound=AnyBatch, contravariant=True)
@@ -183,7 +184,10 @@ def _wall(began: float, now: Progress) -> dict[str, float]:
 
 @contextmanager
 def _signals() -> Iterator[list[int]]:
-    """The first SIGINT or SIGTERM asks for a stop; a second SIGINT is Python's own, at once."""
+    """The first SIGINT, SIGTERM or SIGHUP asks for a stop; a second SIGINT is Python's own, at once.
+
+    A terminal that goes away sends SIGHUP; where that is ignored, as nohup does, training goes on.
+    """
     arrived: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield arrived
@@ -193,7 +197,8 @@ def _signals() -> Iterator[list[int]]:
         arrived.append(number)
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    heard = [n for n in STOPS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, handle) for number in heard}
     try:
         yield arrived
     finally:

@@ -10,7 +10,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +180,7 @@ def test_twenty_random_kills_in_chains_lose_nothing(
     assert len(landed) > 5, f"the kills did not spread over the run: {sorted(landed)}"
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
 def test_a_signal_saves_everything_first(number: int, code: int, files: dict[str, str], tmp_path: Path) -> None:
     command = [*PRETRAIN, "--set", "train.checkpoint_every=1000"]  # so that only the signal saves
     out = tmp_path / "run"
@@ -190,6 +192,31 @@ def test_a_signal_saves_everything_first(number: int, code: int, files: dict[str
     assert process.returncode == code, err.decode()
     assert b"--resume" in err
     assert max(p.name for p in (out / "checkpoints").iterdir()) > "step-0000015"
+
+
+def test_a_terminal_that_goes_away_saves_everything_too(files: dict[str, str], tmp_path: Path) -> None:
+    """Its progress can no longer be drawn, which is no reason to fail."""
+    out, (ours, theirs) = tmp_path / "run", os.openpty()
+    words = [word.format(**files) for word in [*PRETRAIN, "--set", "train.checkpoint_every=1000"]]
+    command = [sys.executable, "-m", "headstart", *words, *COMMON, "--out", str(out)]
+    command = [word for word in command if word not in ("--quiet", "--json")]
+    process = subprocess.Popen(command, preexec_fn=lambda: os.login_tty(theirs))
+    os.close(theirs)
+    reader = threading.Thread(target=drained, args=(ours,), daemon=True)
+    reader.start()
+    while not (out / "log.jsonl").exists() or (out / "log.jsonl").read_bytes().count(b"\n") < 20:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGSTOP)  # so that the terminal goes while the bar is at work
+    os.close(ours)
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(30) == 129
+    assert max(p.name for p in (out / "checkpoints").iterdir()) > "step-0000005"
+
+
+def drained(terminal: int) -> None:
+    with suppress(OSError):
+        while os.read(terminal, 1 << 16):
+            pass
 
 
 @pytest.mark.parametrize("harm", ["truncate", "flip", "delete", "manifest"])

@@ -10,20 +10,23 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from headstart.cli import app
 from headstart.config import PretrainConfig, TrainConfig
-from headstart.errors import BusyError, ConfigError, ModelError, Stopped, UserError
+from headstart.errors import BusyError, ConfigError, ModelError, ResourceError, Stopped, UserError
 from headstart.models.heads import Model
 from headstart.schema import parse
 from headstart.tasks.language import Language
 from headstart.text.batch import Batch
 from headstart.train.checkpoint import fingerprint, weights
 from headstart.train.run import Run, runs_in
+from headstart.train.watch import Watch
 
 CONFIG = parse(PretrainConfig, {"data": {"paths": ["unused.txt"]}})
 
@@ -194,6 +197,65 @@ def test_a_signal_in_the_middle_of_an_evaluation_is_heeded_there(bench: Any, tmp
     assert log_of(resumed) == log_of(run)
 
 
+class At(Watch):
+    """Does something after a step."""
+
+    def __init__(self, step: int, action: Callable[[], object]) -> None:
+        self.step, self.action = step, action
+
+    def advance(self, done: int, loss: float, tokens_per_second: float) -> None:
+        if done == self.step:
+            self.action()
+
+
+def test_a_hangup_saves_unless_it_is_ignored_as_nohup_asks(bench: Any, tmp_path: Path) -> None:
+    hangup = At(3, lambda: signal.raise_signal(signal.SIGHUP))
+    with pytest.raises(Stopped, match="Stopped at step 3 of 12; everything is saved") as e:
+        bench.train(tmp_path / "run", watch=hangup)
+    assert e.value.exit_code == 129
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        bench.train(tmp_path / "ignored", watch=hangup)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert (tmp_path / "ignored" / "checkpoints" / "step-0000012").exists()
+
+
+@pytest.mark.parametrize("stop", [True, False])
+def test_a_run_directory_that_is_gone_is_not_said_to_be_saved(stop: bool, bench: Any, tmp_path: Path) -> None:
+    def remove() -> None:
+        shutil.rmtree(tmp_path / "run")
+        if stop:
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(
+        ResourceError, match=r"run was removed or renamed while .* step \d is lost\. Begin a new run\.$"
+    ) as e:
+        bench.train(tmp_path / "run", watch=At(3, remove))
+    assert (e.value.exit_code, e.value.code) == (6, "RUN_GONE")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_damaged_run_is_listed_as_damaged_and_hides_no_other(bench: Any, tmp_path: Path) -> None:
+    for name in ("cut", "folder", "list", "number", "pipe", "whole"):
+        bench.train(tmp_path / name, steps=1)
+    for name, harm in (("cut", b'{"format": 1, "vers'), ("list", b"[]"), ("number", b'{"format": 1, "seed": "x"}')):
+        (tmp_path / name / "env.json").write_bytes(harm)
+    for name, make in (("folder", os.mkdir), ("pipe", os.mkfifo)):
+        (tmp_path / name / "env.json").unlink()
+        make(tmp_path / name / "env.json")
+    states = {Path(run.path).name: run.summary() for run in runs_in(tmp_path)}
+    assert {name: found["state"] for name, found in states.items()} == {
+        **dict.fromkeys(("cut", "folder", "list", "number", "pipe"), "damaged"),
+        "whole": "unfinished",
+    }
+    assert "env.json is damaged (seed: Input should be a valid integer)" in states["number"]["problem"]
+    done = CliRunner().invoke(app, ["runs", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.count(" damaged ") == 5
+    assert done.stdout.count("\n! ") == 5
+
+
 def test_a_second_interrupt_does_not_wait(bench: Any, tmp_path: Path, log_of: Any) -> None:
     class Impatient(Language):
         def evaluate(self, model: Model, batches: Iterable[Batch]) -> dict[str, Any]:
@@ -272,7 +334,7 @@ def test_what_costs_the_last_bits_is_told_and_kept(bench: Any, notes: Any, tmp_p
     bench.train(run.path, resume=True, watch=notes, steps=4)  # the same again: nothing new to tell
     assert run.read_json("env.json") == now
     assert run.finish({"steps": 4})["not_bit_identical"] == changes
-    assert run.read_json("result.json")["not_bit_identical"] == changes
+    assert json.loads((run.path / "result.json").read_text())["not_bit_identical"] == changes
 
 
 def test_runs_and_checkpoints_are_ordered_by_name_and_step_whatever_the_clock_says(bench: Any, tmp_path: Path) -> None:
