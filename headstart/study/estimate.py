@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from headstart.config import FinetuneConfig
+from headstart.shapes import PRESETS
 from headstart.study.plan import BaseRun, Cell, StudyConfig, arms_of, cells, named_bases, trials
 from headstart.text.split import SELECTED_FROM, split_labelled
 from headstart.train.estimate import estimate
@@ -20,7 +21,7 @@ def study_estimate(cfg: StudyConfig, jobs: int = 1) -> dict[str, Any]:
     pretraining = [estimate(cfg.pretraining(objective)) for objective in cfg.objectives if cfg.pretrain]
     timed: list[dict[str, Any]] = []
     if cfg.trained:
-        timed += [estimate(cfg.finetuning({"base": base, "check": False})) for base in cfg.bases]
+        timed += [estimate(cfg.finetuning({"base": base, "check": False, **_fresh(base)})) for base in cfg.bases]
         timed += [estimate(_untrained(cfg, objective)) for objective in cfg.objectives if cfg.pretrain]
     names = [*cfg.bases, *(cfg.objectives if cfg.pretrain else ())]
     bases = named_bases([BaseRun(name, Path(name), str(i)) for i, name in enumerate(names)])
@@ -52,6 +53,11 @@ def study_estimate(cfg: StudyConfig, jobs: int = 1) -> dict[str, Any]:
         "disk_bytes": sum(p["disk_bytes"] for p in pretraining) + sum(t["disk_bytes"] for t in timed),
         "memory_bytes": max((t["memory_bytes"] for t in [*pretraining, *timed]), default=0) * jobs,
     }
+
+
+def _fresh(base: str) -> dict[str, str]:
+    """A preset has no weights to begin with."""
+    return {"init": "scratch"} if base in PRESETS else {}
 
 
 def _untrained(cfg: StudyConfig, objective: Any) -> FinetuneConfig:

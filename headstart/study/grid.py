@@ -13,7 +13,6 @@ gather.py makes results.json of it.
 from __future__ import annotations
 
 import hashlib
-import json
 import multiprocessing
 import os
 import shutil
@@ -22,9 +21,9 @@ import time
 import tomllib
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from typing import Any
 from headstart.config import LabelledConfig, MatchConfig
 from headstart.errors import ConfigError, DataError, ModelError, Stopped, UserError
 from headstart.schema import differences, parse, read_toml, to_toml
-from headstart.shapes import HuggingFaceConfig
+from headstart.shapes import PRESETS, HuggingFaceConfig
 from headstart.strict_json import to_json
 from headstart.study.baselines import BASELINES
 from headstart.study.cells import goes_on_when_started_again
@@ -42,11 +41,13 @@ from headstart.text.files import file_facts
 from headstart.text.hygiene import refuse_leaks
 from headstart.text.read import text_files
 from headstart.text.split import SELECTED_FROM, Labelled, draw, split_labelled
-from headstart.train.disk import write_file
+from headstart.train.disk import make_folder, write_file
 from headstart.train.environment import environment
 from headstart.train.lock import lock_folder
 from headstart.train.manifest import unverified, verifying
 from headstart.train.parent import end_with_parent
+from headstart.train.record_shapes import StudyState
+from headstart.train.records import read_json
 from headstart.train.run import Run, holds_something
 from headstart.train.watch import Watch
 
@@ -66,13 +67,15 @@ class Outcome:
 def run_study(cfg: StudyConfig, out: Path, jobs: int = 1, watch: Watch | None = None) -> Path:
     """Run whatever of the study is missing in `out`; the folder, ready to be gathered."""
     watch = watch or Watch()
+    _refuse_untrained(cfg)
     _check_folder(out, cfg)
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     with lock_folder(out), goes_on_when_started_again(out):
         data = split_labelled(cfg.data)
         state = _begin(out, cfg, data, watch)
         bases = named_bases([*_given(cfg), *_pretrained(out, cfg, watch)]) if cfg.trained else []
         _note_bases(state, bases)
+        _write(out, state)  # what there is of an interrupted study can be shown
         arms = arms_of(cfg, bases)
         every = len(data.train) + len(data.valid)
         grid = _Grid(out, cfg, every, jobs, watch)
@@ -106,7 +109,7 @@ def _begin(out: Path, cfg: StudyConfig, data: Labelled, watch: Watch) -> dict[st
     paths = [path for path in (cfg.data.train, cfg.data.valid, cfg.data.test) if path]
     files = file_facts(text_files(paths))
     if (out / "study.json").exists():
-        state: dict[str, Any] = json.loads((out / "study.json").read_text("utf-8"))
+        state: dict[str, Any] = read_json(out / "study.json", StudyState, "STUDY_DAMAGED")
         changed = [f["file"] for f, g in zip(files, state["data"]["files"], strict=False) if f != g]
         if changed or len(files) != len(state["data"]["files"]):
             raise DataError(f"{', '.join(map(str, changed))}: changed since this study began.", "DATA_CHANGED")
@@ -132,14 +135,24 @@ def _write(out: Path, state: Mapping[str, Any]) -> None:
 
 def _given(cfg: StudyConfig) -> list[BaseRun]:
     """The bases by the names they were given under, each with the path where it was found."""
-    if not cfg.bases:
-        return []
+    return [BaseRun(base, Path(base), base) if base in PRESETS else _found(base) for base in cfg.bases]
+
+
+def _found(base: str) -> BaseRun:
     from headstart.train.pretrained import find_base
 
-    return [
-        BaseRun(base, _run_of(folder), _shape(folder), _elsewhere(folder))
-        for base, folder in ((base, find_base(base)) for base in cfg.bases)
-    ]
+    folder = find_base(base)
+    return BaseRun(base, _run_of(folder), _shape(folder), _elsewhere(folder))
+
+
+def _refuse_untrained(cfg: StudyConfig) -> None:
+    """A preset is a shape without weights; from scratch, each run makes its tokenizer of its own training rows."""
+    presets, others = [base for base in cfg.bases if base in PRESETS], [arm for arm in cfg.trained if arm != "scratch"]
+    if presets and others:
+        raise ConfigError(
+            f"The preset '{presets[0]}' has no pretrained weights, which {', '.join(others)} would start from. Give --base "
+            "a pretrained run or model, or leave only scratch, tfidf and majority in --arms."
+        )
 
 
 def _run_of(folder: Path) -> Path:
@@ -185,6 +198,9 @@ def _note_bases(state: dict[str, Any], bases: Sequence[BaseRun]) -> None:
     before = {facts["path"]: facts for facts in state.get("bases", {}).values()}
     state["bases"] = {}
     for base in bases:
+        if base.shape in PRESETS:  # without weights to keep
+            state["bases"][base.name] = {"path": str(base.path), "shape": base.shape, "elsewhere": False, "sha256": ""}
+            continue
         folder = base.path / "model" if Run(base.path).there else base.path
         files = sorted(f for f in folder.rglob("*") if f.suffix in WEIGHTS) if folder.is_dir() else [folder]
         now = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
@@ -199,9 +215,9 @@ def _chosen(out: Path, wanted: list[Cell], grid: _Grid) -> dict[tuple[str, int],
     grid.run(wanted)
     found: dict[tuple[str, int], list[tuple[float, float, float]]] = {}
     for cell in wanted:
-        result = out / "cells" / cell.name / "result.json"
-        if result.exists() and cell.rate:  # a trial that failed is not chosen
-            valid = json.loads(result.read_text("utf-8"))["valid"]
+        run = Run(out / "cells" / cell.name)
+        valid = run.read_json("result.json").get("valid") if run.finished else None
+        if valid and cell.rate:  # a trial that failed is not chosen
             found.setdefault((cell.arm.name, cell.labels), []).append((valid["accuracy"], -valid["loss"], cell.rate))
     return {key: max(scores)[2] for key, scores in found.items()}
 
@@ -241,25 +257,36 @@ class _Grid:
         if self.jobs == 1:
             yield from map(run_cell, work)
             return
-        while work:  # a worker that is killed takes its pool with it: what it was at counts as failed, the rest goes on
-            context = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(self.jobs, context, end_with_parent) as pool:
-                waiting = {pool.submit(run_cell, w): w for w in work[: self.jobs]}
-                rest = work[self.jobs :]
-                broken = False
-                while waiting:
-                    done, _ = wait(waiting, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        w = waiting.pop(future)
-                        try:
-                            yield future.result()
-                        except BrokenProcessPool:
-                            broken = True
-                            yield Outcome(w.cell.name, 137, "its process was killed")
-                        if rest and not broken:
-                            following = rest.pop(0)
-                            waiting[pool.submit(run_cell, following)] = following
-            work = rest
+        yield from _in_processes(work, self.jobs)
+
+
+def _in_processes(work: Sequence[_Work], jobs: int) -> Iterator[Outcome]:
+    """How cells end that are run several at once; one whose process is killed gets a second try, the others go on."""
+    context, rest = multiprocessing.get_context("spawn"), list(work)
+    waiting: dict[Future[Outcome], tuple[_Work, ProcessPoolExecutor, bool]] = {}
+    with ExitStack() as pools:
+
+        def start(w: _Work, pool: ProcessPoolExecutor | None = None, again: bool = False) -> None:
+            """In `pool`, or in a new one: each has one worker, so that one that is killed takes no other with it."""
+            pool = pool or pools.enter_context(ProcessPoolExecutor(1, context, end_with_parent))
+            try:
+                waiting[pool.submit(run_cell, w)] = w, pool, again
+            except BrokenProcessPool:  # killed between two cells
+                start(w, again=again)
+
+        for _ in range(min(jobs, len(rest))):
+            start(rest.pop(0))
+        while waiting:
+            done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in done:
+                w, pool, again = waiting.pop(future)
+                broken = isinstance(future.exception(), BrokenProcessPool)
+                if broken and not again:  # what it had saved is not done twice
+                    start(w, again=True)
+                    continue
+                yield Outcome(w.cell.name, 137, "its process was killed, twice") if broken else future.result()
+                if rest:
+                    start(rest.pop(0), None if broken else pool)
 
 
 @dataclass(frozen=True)
