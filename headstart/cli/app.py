@@ -87,6 +87,14 @@ Teacher = Annotated[
         autocompletion=runs,
     ),
 ]
+Long = Annotated[
+    str | None,
+    Option(
+        "--long",
+        help="Texts longer than the context: truncate, or window (the mean over windows). [default: truncate]",
+    ),
+]
+ClassWeights = Annotated[bool, Option("--class-weights", help="Rare classes count as much as common ones.")]
 StrictLeakage = Annotated[
     bool, Option("--strict-leakage", help="Refuse test rows that also stand among the rows learned from.")
 ]

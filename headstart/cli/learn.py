@@ -12,6 +12,7 @@ from headstart.cli.app import (
     BadBytes,
     BaseToGoOn,
     Batch,
+    ClassWeights,
     CleanLabels,
     Config,
     Context,
@@ -21,6 +22,7 @@ from headstart.cli.app import (
     Encoding,
     Json,
     LabelColumn,
+    Long,
     LongestLine,
     NoVerify,
     Out,
@@ -221,10 +223,7 @@ def finetune(
         str | None,
         Option(help="What the head reads: last, cls or mean. [default: what suits the base and the rows]"),
     ] = None,
-    long: Annotated[
-        str | None,
-        Option(help="Texts longer than the context: truncate, or window (the mean over windows). [default: truncate]"),
-    ] = None,
+    long: Long = None,
     epochs: Annotated[int | None, Option(help="Times through the training rows. [default: 10]")] = None,
     labels: Annotated[
         int | None,
@@ -237,9 +236,7 @@ def finetune(
     skip_blank: SkipBlank = False,
     clean_labels: CleanLabels = False,
     any_labels: AnyLabels = False,
-    class_weights: Annotated[
-        bool, Option("--class-weights", help="Rare classes count as much as common ones.")
-    ] = False,
+    class_weights: ClassWeights = False,
     strict_leakage: StrictLeakage = False,
     size: Size = None,
     context: Context = None,

@@ -14,12 +14,14 @@ from headstart.cli.app import (
     AnyLabels,
     BadBytes,
     Batch,
+    ClassWeights,
     CleanLabels,
     Context,
     Debug,
     Encoding,
     Json,
     LabelColumn,
+    Long,
     LongestLine,
     NoVerify,
     Quiet,
@@ -116,6 +118,8 @@ def compare(
     pool: Annotated[
         str | None, Option(help="What the head reads: last, cls or mean. [default: what suits the base and the rows]")
     ] = None,
+    long: Long = None,
+    class_weights: ClassWeights = False,
     batch_size: Batch = None,
     valid: Annotated[str | None, Option(help="Validation rows; held out from DATA if not given.")] = None,
     test: Annotated[str | None, Option(help="Test rows; held out from DATA if not given.")] = None,
@@ -175,6 +179,8 @@ def compare(
         "finetune.tokenizer.vocab": vocab if fresh else None,
         "finetune.epochs": epochs,
         "finetune.pool": pool,
+        "finetune.long": long,
+        "finetune.class_weights": class_weights or None,
         "finetune.train.batch_size": batch_size,
     }
     given |= row_settings(skip_blank, clean_labels, any_labels)

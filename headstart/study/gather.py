@@ -21,6 +21,7 @@ from headstart.quantities import counted
 from headstart.schema import parse, read_toml
 from headstart.shapes import PRESETS
 from headstart.strict_json import to_json
+from headstart.study.overlap import overlapping
 from headstart.study.plan import BaseRun, StudyConfig, arms_of
 from headstart.study.statistics import (
     FEWEST_SEEDS,
@@ -82,7 +83,8 @@ class _Study:
 
     def results(self) -> dict[str, Any]:
         data, last = self.data, [t for t in self.taken if t.labels == self.last]
-        overlap = self.state["data"]["hygiene"]["overlapping_rows"]["test"]
+        whole = self.state["data"]["hygiene"]["overlapping_rows"]["test"]
+        overlap = {n: overlapping(data, whole, n, range(self.cfg.seeds)) for n in self.cfg.labels}
         return {
             "title": f"Does pretraining help on {Path(self.cfg.data.train).name}?",
             "verdict": "",
@@ -91,12 +93,12 @@ class _Study:
             "data": {
                 "name": Path(self.cfg.data.train).name,
                 **{key: self.state["data"][key] for key in ("rows", "labels", "files", "split_sha256")},
-                "overlapping_test_rows": len(overlap),
+                "overlapping_test_rows": len(overlap[self.last]),
             },
             "labels": [n or self.every for n in self.cfg.labels],
             "seeds": self.cfg.seeds,
             "label_names": data.labels,
-            "arms": [self._row(t, overlap) for t in self.taken],
+            "arms": [self._row(t, overlap[t.labels]) for t in self.taken],
             "differences": self._differences(),
             "labels_needed": self._labels_needed(),
             "curves": {t.arm.name: self._curves(t) for t in last if t.arm.base},
@@ -143,6 +145,7 @@ class _Study:
             "accuracy": _summary(mean_interval(right), right.mean(1)),
             "macro_f1": _summary(mean_interval(f1, heaviest=heaviest_row(self.target.tolist())), f1.mean(1)),
             "calibration": dict(zip(("ece", "brier"), np.mean(shared, axis=0).tolist(), strict=True)),
+            "overlapping_test_rows": len(overlap),
             "clean": {"mean": without.value, "interval": [without.low, without.high]} if without else None,
             "rate": t.rate,
             "confusion": np.sum([confusion(self.target.tolist(), s, len(self.data.labels)) for s in t.said.tolist()], axis=0).tolist(),
@@ -343,7 +346,8 @@ def _receipt(t: Taken) -> dict[str, Any]:
     receipt = Run(t.paths[0]).read_json("receipt.json")
     return {
         "arm": t.arm.name,
-        "base": receipt["base"],
+        "base": t.arm.base.name if t.arm.base else None,
+        "pool": receipt.get("pool"),
         **{key: len(receipt[key]) for key in ("copied", "new", "frozen", "frozen_moved")},
         **{key: receipt[key] for key in ("base_sha256_before", "base_sha256_after")},
     }

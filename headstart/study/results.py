@@ -141,6 +141,7 @@ class Receipt(Part):
 
     arm: str
     base: str = ""
+    pool: str | None = None
     copied: int = 0
     new: int = 0
     frozen: int = 0

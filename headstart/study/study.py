@@ -93,14 +93,15 @@ def compare(
     out: str | Path = "runs/study",
     watch: Watch | None = None,
     jobs: int = 1,
+    label_counts: Sequence[int] = (0,),
     **settings: Any,
 ) -> Study:
     """Compare arms on labelled texts; called again with the same `out`, it runs only what is missing.
 
+    `label_counts` are the numbers of labels to compare at, training and validation rows together; 0 is all of them.
     `settings` are those of a study, named as in study.toml:
 
     - seeds=5: runs of every arm that has chance in it
-    - labels=(100, 0): label counts to compare at; 0 is all of them
     - rates=(3e-4, 1e-3): learning rates tried on the validation rows; without it, three that suit each arm
     - least_steps=300: updates of every run, however few the labels
     - finetune={"epochs": 2, "pool": "mean", "train": {"batch_size": 16}}: every arm that is trained, as in config.toml
@@ -112,6 +113,9 @@ def compare(
         raise DataError(
             f"{counted(len(texts), 'text')} and {counted(len(labels), 'label')}: there must be one label for each text."
         )
+    absent = [i for i, label in enumerate(labels) if label is None or label != label]  # NaN is not itself
+    if absent:
+        raise DataError(f"The label of text {absent[0]} (counted from 0) is {labels[absent[0]]}.", "DATA_LABEL")
     out = Path(out).absolute()
     table = io.StringIO()
     csv.writer(table).writerows([("text", "label"), *zip(texts, map(str, labels), strict=True)])
@@ -122,5 +126,5 @@ def compare(
     write_file(rows, given_rows)
     bases = [base] if isinstance(base, (str, Path)) else list(base)
     places = tuple(str(Path(b).absolute()) if Path(b).exists() else str(b) for b in bases)
-    given = {"data": {"train": str(rows)}, "bases": places, "arms": tuple(arms)}
+    given = {"data": {"train": str(rows)}, "bases": places, "arms": tuple(arms), "labels": tuple(label_counts)}
     return Study.run(parse(StudyConfig, {**given, **settings}), out, jobs, watch)

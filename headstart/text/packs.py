@@ -108,6 +108,12 @@ def _sha256(file: Path) -> str:
         return hashlib.file_digest(data, "sha256").hexdigest()
 
 
+def name_of(path: str) -> str:
+    """The name of the pack that is kept at `path`; of anything else, the last part of the path."""
+    place = Path(path)
+    return place.name.rpartition("-")[0] if place.parent == cache_folder() / "packs" else place.name
+
+
 def pack_folder(name: str) -> Path:
     """Where the pack is kept; another release of a package, or another way of making, is another folder."""
     pack: Pack = PACKS[name]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
+from headstart.text.packs import name_of
 from headstart.text.visible import shown
 
 _MARKS = re.compile(
@@ -25,5 +25,5 @@ def plain(text: str) -> str:
 
 
 def named(*paths: str) -> str:
-    """The names of files, without the folders that they are in."""
-    return ", ".join(plain(Path(path).name) for path in paths)
+    """The names of packs, and of files without the folders that they are in."""
+    return ", ".join(plain(name_of(path)) for path in paths)

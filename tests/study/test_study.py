@@ -320,9 +320,18 @@ def test_the_settings_that_help_tells_of_are_settings_of_a_study():
         name: ast.literal_eval(value)
         for name, value in re.findall(r"^ *- (\w+)=(.+?): [^:]+$", headstart.compare.__doc__, re.MULTILINE)
     }
-    assert {"seeds", "labels", "finetune", "least_steps"} <= set(told)
+    assert {"seeds", "finetune", "least_steps"} <= set(told)
     cfg = parse(StudyConfig, {"data": {"train": "rows.csv"}, **told})
     assert cfg.finetuning({"base": "gpt"}).epochs == 2
+
+
+def test_from_python_label_counts_have_a_name_of_their_own(tmp_path):
+    texts, labels = [f"film {i} is {'good' if i % 2 else 'bad'}" for i in range(60)], ["a", "b"] * 30
+    found = headstart.compare(texts, labels, arms=("tfidf",), out=tmp_path / "s", seeds=1, label_counts=(20, 0))
+    assert [row["labels"] for row in found.table] == [20, 48]
+    for absent in (None, float("nan")):
+        with pytest.raises(DataError, match="label of text 3"):
+            headstart.compare(texts, [*labels[:3], absent, *labels[4:]], arms=("tfidf",), out=tmp_path / "t")
 
 
 def test_from_python_a_study_keeps_the_rows_that_it_was_made_of(rows, tmp_path):

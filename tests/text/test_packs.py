@@ -17,7 +17,7 @@ from headstart.cli import app
 from headstart.errors import DataError, NetworkError
 from headstart.text import pack_contents, packs
 from headstart.text.pack_contents import PACKS, Pack, Wheel, pig_latin
-from headstart.text.packs import get_pack, located, pack_folder
+from headstart.text.packs import get_pack, located, name_of, pack_folder
 from headstart.text.read import read_corpus, read_labelled
 
 
@@ -249,3 +249,9 @@ def test_number_text_has_every_word_of_the_sums_and_none_of_the_sums(
     lines = get_pack("number-text").read_text("utf-8").splitlines()
     assert {word for text in sums for word in text.split()} <= {word for line in lines for word in line.split()}
     assert not any(text in line for line in lines for text in sums)
+
+
+def test_a_kept_pack_is_called_by_its_name_and_not_by_its_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADSTART_CACHE", str(tmp_path))
+    assert name_of(str(pack_folder("minilm"))) == "minilm"
+    assert name_of("runs/my-base") == "my-base"

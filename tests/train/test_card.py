@@ -67,6 +67,7 @@ def test_the_card_of_a_classifier_with_evil_labels_is_two_paragraphs(tmp_path: P
         {
             "base": "bert",
             "init": "scratch",
+            "pool": "cls",  # which transformers has a class for
             "data": {"train": str(data)},
             "tokenizer": {"kind": "word"},
             "model": {"size": "nano"},

@@ -1,0 +1,20 @@
+"""Test rows that resemble rows an arm learned from: of a cell with n labels, only the n rows that were drawn for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headstart.text.hygiene import check
+from headstart.text.split import Labelled, draw
+
+
+def overlapping(data: Labelled, whole: Sequence[int], labels: int, seeds: Sequence[int]) -> list[int]:
+    """The test rows that overlap with what any of `seeds` learned from; `whole` are those that do with all labels (0)."""
+    if not labels or not whole:
+        return list(whole)
+    suspects = [data.test[i] for i in whole]  # what is drawn is a part of all rows, so there are no others
+    found: set[int] = set()
+    for seed in seeds:
+        few = draw(data, labels, seed)
+        found.update(check({"train": [*few.train, *few.valid], "test": suspects})["overlapping_rows"]["test"])
+    return [whole[i] for i in sorted(found)]
