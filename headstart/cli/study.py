@@ -187,10 +187,11 @@ def compare(
     given |= reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes)
     nested = merge(study_settings(config) if config else {}, nested_settings(given, settings))
     study_config = parse(StudyConfig, nested, str(config) if config else "the settings")
+    expected: dict[str, float] | None = None
     if dry_run or not (yes or (Path(out) / "study.json").exists()):
         from headstart.study.estimate import study_estimate
 
-        cost = study_estimate(study_config, jobs)
+        cost, expected = study_estimate(study_config, jobs)
         if dry_run and as_json:
             show_json(cost)
         elif dry_run or not quiet:
@@ -201,7 +202,7 @@ def compare(
             raise UserError("This takes more than half an hour. Start it with --yes.")
     from headstart.study.study import Study
 
-    study = Study.run(study_config, Path(out), jobs, Bar(quiet))
+    study = Study.run(study_config, Path(out), jobs, Bar(quiet), expected)
     if as_json:
         show_json(study.results)
         return

@@ -202,8 +202,9 @@ class Bar(Watch):
 
     def reach(self, done: int, state: str, left: float | None = None) -> None:
         if self.progress is not None:
-            known = "" if left is None else f", about {duration(left)} left"
-            self.progress.update(self.task, completed=done, state=shown(state) + known)
+            known = "" if left is None else f"about {duration(max(1.0, left))} left"
+            told = ", ".join(part for part in (shown(state), known) if part)
+            self.progress.update(self.task, completed=done, state=told)
         else:
             self._tell(done, f"{done} of {self.total}: {state}", left)
 
@@ -212,8 +213,10 @@ class Bar(Watch):
         if time.monotonic() - self.told > TOLD_EVERY:
             self.told = time.monotonic()
             share = (done - self.first) / max(1, self.total - self.first)
-            by_share = (self.told - self.began) * (1 - share) / max(share, 1e-9)
-            self.note(f"{text}, about {duration(by_share if left is None else left)} left")
+            by_share = (self.told - self.began) * (1 - share) / share if share else None
+            seconds = by_share if left is None else left
+            known = "" if seconds is None or done >= self.total else f", about {duration(max(1.0, seconds))} left"
+            self.note(f"{text}{known}")
 
     def note(self, text: str) -> None:
         self.console.print(shown(text), soft_wrap=True)

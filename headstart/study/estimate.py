@@ -1,7 +1,9 @@
-"""How long a study will take, said before it starts: a few updates of each base are timed, the rest is arithmetic."""
+"""How long a study will take, before it starts: a few steps on each base are timed, the rest is arithmetic."""
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,49 +12,85 @@ from headstart.shapes import PRESETS
 from headstart.study.plan import BaseRun, Cell, StudyConfig, arms_of, cells, named_bases, trials
 from headstart.text.split import SELECTED_FROM, split_labelled
 from headstart.train.estimate import estimate
+from headstart.train.regression import ENOUGH
 
-TFIDF_SECONDS = 1e-3  # a row, for a strength
+TFIDF = (
+    0.2,
+    8e-4,
+    2.5e-4,
+)  # seconds: at least, for each row with cross-validation, and with validation rows to choose on
+HEAD_STEP = 2e-3  # seconds of a step of a head alone
+STARTED = 5.0  # seconds until a process of its own has imported everything
+PAGE = 3.0  # seconds until the results are gathered and drawn
 
 
-def study_estimate(cfg: StudyConfig, jobs: int = 1) -> dict[str, Any]:
-    """Seconds and cells of a study from its very start, on this machine."""
+@dataclass(frozen=True)
+class Costs:
+    """What the runs of a study cost, by what was timed of each base."""
+
+    cfg: StudyConfig
+    rows: int  # training and validation rows, all of them
+    test: int
+    timed: dict[str, dict[str, Any]]  # by base
+
+    def seconds(self, cell: Cell) -> float:
+        """Of one run, but for what the runs on one base share."""
+        rows = cell.labels or self.rows
+        valid = rows // 5 if rows >= SELECTED_FROM else 0
+        if cell.arm.base is None:
+            least, folded, chosen = TFIDF
+            return least + rows * (chosen if valid >= ENOUGH else folded) if cell.arm.kind == "tfidf" else 0.1
+        cost = self.timed[cell.arm.base.name]
+        steps = max(self.cfg.least_steps, cost["steps"] * rows / self.rows)
+        looks = cost["evaluations"] if valid else 1
+        fixed = cost["opening_seconds"] + 2 * cost["saving_seconds"]
+        if cell.arm.kind == "frozen":
+            return fixed + steps * HEAD_STEP
+        read = looks * valid + (0 if cell.trial else self.test)
+        return fixed + steps * cost["update_seconds"] + read * cost["reading_seconds"]
+
+    def shared(self, cell: Cell) -> tuple[tuple[str, int, int], float]:
+        """What cells on one base and the same rows share, by a key: the pass over the rows, and the linear probe."""
+        base = cell.arm.base
+        assert base is not None
+        cost = self.timed[base.name]
+        draw = cell.seed if cell.labels else 0
+        return (base.name, cell.labels, draw), cost["probing_seconds"] * (cell.labels or self.rows) / self.rows
+
+
+def study_estimate(cfg: StudyConfig, jobs: int = 1) -> tuple[dict[str, Any], dict[str, float]]:
+    """What a study costs from its very start, on this machine; and the seconds of each of its cells."""
     data = split_labelled(cfg.data)
     every = len(data.train) + len(data.valid)
     pretraining = [estimate(cfg.pretraining(objective)) for objective in cfg.objectives if cfg.pretrain]
+    threads = {"train": {"threads": max(1, (os.cpu_count() or 1) // jobs)}} if jobs > 1 else {}
     timed: list[dict[str, Any]] = []
     if cfg.trained:
-        timed += [estimate(cfg.finetuning({"base": base, "check": False, **_fresh(base)})) for base in cfg.bases]
-        timed += [estimate(_untrained(cfg, objective)) for objective in cfg.objectives if cfg.pretrain]
+        given = [cfg.finetuning({"base": base, "check": False, **_fresh(base), **threads}) for base in cfg.bases]
+        made = [_untrained(cfg, objective) for objective in cfg.objectives if cfg.pretrain]
+        timed = [estimate(job) for job in [*given, *made]]
     names = [*cfg.bases, *(cfg.objectives if cfg.pretrain else ())]
     bases = named_bases([BaseRun(name, Path(name), str(i)) for i, name in enumerate(names)])
     arms = arms_of(cfg, bases)
     enough = [n for n in cfg.labels if (n or every) >= SELECTED_FROM]
     wanted = [*trials(cfg, arms, enough), *cells(cfg, arms, {})]
-    rate = dict(zip((base.name for base in bases), timed, strict=False))
-
-    def seconds(cell: Cell) -> float:
-        rows = cell.labels or every
-        if cell.arm.base is None:
-            return 3 * TFIDF_SECONDS * rows if cell.arm.kind == "tfidf" else 0.0
-        cost = rate[cell.arm.base.name]
-        if cell.arm.kind == "frozen":  # the base reads the rows once for all cells
-            return 1.0
-        steps = max(cfg.least_steps, cost["steps"] * rows / every)
-        looks = cost["evaluations"] if rows >= SELECTED_FROM else 0
-        return steps * cost["update_seconds"] + looks * cost["evaluation_seconds"] * rows / every
-
-    tested = sum(len(data.test) / max(1, len(data.valid)) * rate[c.arm.base.name]["evaluation_seconds"]
-                 for c in wanted if c.arm.base and not c.trial and c.arm.kind != "frozen")  # fmt: skip
-    trained = (sum(map(seconds, wanted)) + tested) / jobs
-    before = sum(p["seconds"] + p["preparing_seconds"] for p in pretraining)
-    return {
-        "seconds": round(before + trained, 1),
+    costs = Costs(cfg, every, len(data.test), dict(zip((base.name for base in bases), timed, strict=False)))
+    transferred = [cell for cell in wanted if cell.arm.base and cell.arm.kind != "scratch"]
+    shared = dict(costs.shared(cell) for cell in transferred)
+    # The base reads every row once for all cells, those of other label counts and the test rows too.
+    reading = sum(costs.timed[name]["reading_seconds"] * (every + len(data.test)) for name in {k[0] for k in shared})
+    by_cell = {cell.name: costs.seconds(cell) for cell in wanted}
+    runs = sum(by_cell.values()) + sum(shared.values())
+    before = sum(p["seconds"] + p["preparing_seconds"] + p["closing_seconds"] for p in pretraining)
+    cost = {
+        "seconds": round(before + reading + runs / jobs + (STARTED if jobs > 1 else 0.0) + PAGE, 1),
         "pretraining_seconds": round(before, 1),
         "cells": len(wanted),
         "jobs": jobs,
         "disk_bytes": sum(p["disk_bytes"] for p in pretraining) + sum(t["disk_bytes"] for t in timed),
         "memory_bytes": max((t["memory_bytes"] for t in [*pretraining, *timed]), default=0) * jobs,
     }
+    return cost, by_cell
 
 
 def _fresh(base: str) -> dict[str, str]:

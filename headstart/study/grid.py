@@ -64,8 +64,10 @@ class Outcome:
     message: str = ""
 
 
-def run_study(cfg: StudyConfig, out: Path, jobs: int = 1, watch: Watch | None = None) -> Path:
-    """Run whatever of the study is missing in `out`; the folder, ready to be gathered."""
+def run_study(
+    cfg: StudyConfig, out: Path, jobs: int = 1, watch: Watch | None = None, expected: Mapping[str, float] | None = None
+) -> Path:
+    """Run whatever of the study is missing in `out`; the folder, ready to be gathered. `expected` are seconds by cell."""
     watch = watch or Watch()
     _refuse_untrained(cfg)
     _check_folder(out, cfg)
@@ -78,10 +80,13 @@ def run_study(cfg: StudyConfig, out: Path, jobs: int = 1, watch: Watch | None = 
         _write(out, state)  # what there is of an interrupted study can be shown
         arms = arms_of(cfg, bases)
         every = len(data.train) + len(data.valid)
-        grid = _Grid(out, cfg, every, jobs, watch)
         enough = [n for n in cfg.labels if (n or every) >= SELECTED_FROM]
-        chosen = _chosen(out, trials(cfg, arms, enough), grid)
-        grid.run(cells(cfg, arms, chosen))
+        tried = trials(cfg, arms, enough)
+        grid = _Grid(out, cfg, every, jobs, watch, [*tried, *cells(cfg, arms, {})], expected)
+        with watch.bar("runs", grid.total):
+            grid.tell()
+            chosen = _chosen(out, tried, grid)
+            grid.run(cells(cfg, arms, chosen))
         state["rates"] = {f"{arm}~{labels or 'all'}": rate for (arm, labels), rate in chosen.items()}
         state["failures"] = [vars(outcome) for outcome in grid.failures]
         _write(out, state)
@@ -223,30 +228,46 @@ def _chosen(out: Path, wanted: list[Cell], grid: _Grid) -> dict[tuple[str, int],
 
 
 class _Grid:
-    """Runs cells, one after the other or several at once, and remembers which failed."""
+    """Runs cells, one after the other or several at once, remembers which failed, and tells how far all of them are."""
 
-    def __init__(self, out: Path, cfg: StudyConfig, rows: int, jobs: int, watch: Watch) -> None:
-        self.out, self.cfg, self.rows, self.jobs, self.watch = out, cfg, rows, jobs, watch
+    def __init__(
+        self,
+        out: Path,
+        cfg: StudyConfig,
+        rows: int,
+        jobs: int,
+        watch: Watch,
+        planned: Sequence[Cell],
+        expected: Mapping[str, float] | None,
+    ) -> None:
+        self.out, self.cfg, self.rows, self.jobs, self.watch, self.expected = out, cfg, rows, jobs, watch, expected
         self.failures: list[Outcome] = []
+        self.weights = {cell.name: self._weight(cell) for cell in self._missing(planned)}
+        if expected:  # of a cell that is not in it, as much as of the others
+            usual = sum(expected.values()) / max(1, len(expected))
+            self.weights = {name: expected.get(name, usual) for name in self.weights}
+        self.total, self.done, self.began, self.spent = len(self.weights), 0, time.monotonic(), 0.0
 
     def run(self, wanted: Sequence[Cell]) -> None:
-        missing = [cell for cell in wanted if not (self.out / "cells" / cell.name / "result.json").exists()]
-        if not missing:
-            return
-        began, weight = time.monotonic(), {cell.name: self._weight(cell) for cell in missing}
-        left = sum(weight.values())
-        whole = left
-        with self.watch.bar("cells", len(missing)):
-            for done, outcome in enumerate(self._outcomes(missing), start=1):
-                left -= weight[outcome.cell]
-                to_come = (time.monotonic() - began) * left / max(whole - left, 1e-9)
-                if outcome.exit:
-                    self.failures.append(outcome)
-                    self.watch.note(f"{outcome.cell} failed (exit code {outcome.exit}): {outcome.message}")
-                self.watch.reach(done, outcome.cell, to_come)
+        for outcome in self._outcomes(self._missing(wanted)):
+            self.done, self.spent = self.done + 1, self.spent + self.weights.get(outcome.cell, 0.0)
+            if outcome.exit:
+                self.failures.append(outcome)
+                self.watch.note(f"{outcome.cell} failed (exit code {outcome.exit}): {outcome.message}")
+            self.tell(outcome.cell)
+
+    def tell(self, last: str = "") -> None:
+        """How many of all runs are done, and how long the others may take: by those that are, at first as expected."""
+        left = sum(self.weights.values()) - self.spent
+        first = left / self.jobs if self.expected else None
+        seconds = (time.monotonic() - self.began) * left / self.spent if self.spent else first
+        self.watch.reach(self.done, last, seconds if left > 0 else None)
+
+    def _missing(self, wanted: Sequence[Cell]) -> list[Cell]:
+        return [cell for cell in wanted if not (self.out / "cells" / cell.name / "result.json").exists()]
 
     def _weight(self, cell: Cell) -> float:
-        """About how long a cell takes, next to others: its updates, where the base takes part in them."""
+        """About how long a cell takes, next to others: its steps, where the base takes part in them."""
         if cell.arm.kind in ("majority", "tfidf", "frozen"):
             return 10.0
         cfg = finetuning(self.cfg, cell, self.out)

@@ -29,6 +29,7 @@ RATES_ELSEWHERE = {
     "scratch": (5e-5, 1e-4, 3e-4),
     "other": (2e-5, 5e-5, 1e-4),
 }
+CHECKPOINT_EVERY = 2000  # steps: most cells are done sooner, and a killed one is run again
 TRIAL_SEED = 1000  # of the runs that only choose a rate: no seed that is compared later
 
 
@@ -91,7 +92,8 @@ class StudyConfig(Frozen):
         return parse(PretrainConfig, {**kept, "objective": objective}, "pretrain")
 
     def finetuning(self, settings: Mapping[str, Any]) -> FinetuneConfig:
-        own = {"data": self.data.model_dump(), "least_steps": self.least_steps, "train": {"tensorboard": False}}
+        train = {"tensorboard": False, "checkpoint_every": CHECKPOINT_EVERY}
+        own = {"data": self.data.model_dump(), "least_steps": self.least_steps, "train": train}
         return parse(FinetuneConfig, merge(merge(own, self.finetune), settings), "finetune")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,18 @@ class Study:
         self.folder, self.results = folder, results
 
     @classmethod
-    def run(cls, cfg: StudyConfig, out: Path, jobs: int = 1, watch: Watch | None = None) -> Study:
-        """Run whatever is missing of a study, and build its page."""
+    def run(
+        cls,
+        cfg: StudyConfig,
+        out: Path,
+        jobs: int = 1,
+        watch: Watch | None = None,
+        expected: Mapping[str, float] | None = None,
+    ) -> Study:
+        """Run whatever is missing of a study, and build its page; `expected` are the seconds of each cell."""
         from headstart.study.grid import run_study
 
-        return cls.open(run_study(cfg, out, jobs, watch))
+        return cls.open(run_study(cfg, out, jobs, watch, expected))
 
     @classmethod
     def open(cls, folder: str | Path) -> Study:

@@ -15,18 +15,23 @@ from torch import nn
 
 from headstart.config import FinetuneConfig, PretrainConfig, TrainConfig, TranslateConfig
 from headstart.errors import ConfigError
+from headstart.shapes import pools_to_try
 from headstart.text.batch import Batches
 from headstart.train import finetune, pretrain, translate
 from headstart.train.checkpoint import KEPT, Progress, checkpoint_bytes, weight_bytes
 from headstart.train.finetune import Finetuning
+from headstart.train.linear_probe import CS, MOST_ROWS
 from headstart.train.loop import Task, apply_gradients, gradients, prepare_device
 from headstart.train.optim import build_optimizer
 from headstart.train.pretrain import LOOKED_BACK_AT, Pretraining, sample
+from headstart.train.regression import ENOUGH, FOLDS
 from headstart.train.translate import Translating
 
 Job = Pretraining | Finetuning | Translating
-TIMED = 1.0  # seconds of updates, but LEAST of them at least: one of a large model takes longer
+TIMED = 2.0  # seconds of updates, but LEAST of them at least: one of a large model takes longer
 LEAST, MOST = 3, 50
+SAVED = 250e6  # bytes of a checkpoint that are written, forced to disk, read again and verified in a second
+FITTING = 5e-3, 5e-8  # seconds of one logistic regression: at least, and for each row x feature x class
 LOOKED_AT = 100  # batches at most, among which the longest is looked for: it decides the memory
 PROBED = 100  # updates of the run that is estimated to know how many fit into minutes
 SPARE = 0.04  # of the updates' time goes into the evaluations of a long run, which look at more text
@@ -40,7 +45,7 @@ def estimate(cfg: PretrainConfig | FinetuneConfig | TranslateConfig) -> dict[str
     threads = prepare_device(cfg.train)
     began = time.perf_counter()
     job = _prepared(cfg)
-    preparing = time.perf_counter() - began
+    opening = preparing = time.perf_counter() - began
     train, model = job.cfg.train, job.model
     first, update_seconds, tokens, timed = _timed_updates(model, job.task, job.batches, train)
     evaluations = len({*range(0, train.steps, train.eval_every), train.steps})
@@ -49,7 +54,12 @@ def estimate(cfg: PretrainConfig | FinetuneConfig | TranslateConfig) -> dict[str
     )
     closing = _closing(job, gathering + evaluating) if isinstance(job, Pretraining) else {}
     evaluating += _timed_samples(job) if isinstance(job, Pretraining) else 0.0
-    training = first + (train.steps - 1) * update_seconds + gathering + evaluations * evaluating
+    saves = 2 + (train.steps - 1) // train.checkpoint_every  # one before the first update, one after the last
+    saving = checkpoint_bytes(model) / SAVED
+    training = first + (train.steps - 1) * update_seconds + gathering + evaluations * evaluating + saves * saving
+    if isinstance(job, Finetuning):
+        closing = _probing(job, evaluating)
+        preparing += closing["reading_seconds"] * min(len(job.text.texts), MOST_ROWS) + closing["probing_seconds"]
     return {
         "job": job.cfg.job,
         "parameters": sum(p.numel() for p in model.parameters()),
@@ -63,9 +73,11 @@ def estimate(cfg: PretrainConfig | FinetuneConfig | TranslateConfig) -> dict[str
         "evaluations": evaluations,
         "seconds": round(training, 3),  # as in result.json: from the first update to the last evaluation
         "preparing_seconds": round(preparing, 3),
+        "opening_seconds": round(opening, 3),  # of that, all but a linear probe
         "update_seconds": round(update_seconds, 6),
         "evaluation_seconds": round(evaluating, 6),
         "gathering_seconds": round(gathering, 3),  # of what is evaluated on, once
+        "saving_seconds": round(saving, 3),  # one checkpoint
         **closing,
         "timed_updates": timed,
         "threads": threads,
@@ -102,8 +114,10 @@ def _prepared(cfg: PretrainConfig | FinetuneConfig | TranslateConfig) -> Job:
     if isinstance(cfg, PretrainConfig):
         return pretrain.prepare(cfg)
     if isinstance(cfg, FinetuneConfig):
-        # Features would be written, and fitting a head takes a pass over the rows that nobody needs here.
-        return finetune.prepare(cfg.model_copy(update={"features": None, "fit_head": False}))
+        # Features would be written, and a linear probe takes a pass over the rows that nobody needs here.
+        return finetune.prepare(
+            cfg.model_copy(update={"features": None, "fit_head": False, "pool": cfg.pool or "mean"})
+        )
     return translate.prepare(cfg)
 
 
@@ -160,6 +174,26 @@ def _closing(job: Pretraining, glance_seconds: float) -> dict[str, float]:
     valid, train = len(job.valid.rows.ids), len(job.text.rows.ids)
     measured = (valid + min(LOOKED_BACK_AT, train)) / max(1, min(valid, job.glance))
     return {"closing_seconds": round(measured * glance_seconds, 3)}
+
+
+def _probing(job: Finetuning, evaluating: float) -> dict[str, float]:
+    """Seconds in which the base reads one text, of the regressions of a linear probe, and of what follows the training."""
+    cfg, train, valid = job.cfg, len(job.data.train), len(job.data.valid)
+    reading = 0.0 if cfg.scope == "head" else evaluating / max(1, valid)  # a frozen base has read all rows by then
+    taken = job.source is not None and cfg.init == "pretrained"
+    probing = taken * len(pools_to_try(cfg.model)) * _regression_seconds(train, valid, job)
+    return {
+        "reading_seconds": round(reading, 6),
+        "probing_seconds": round(probing, 3),
+        "closing_seconds": round(reading * len(job.data.test) + weight_bytes(job.model) / SAVED, 3),
+    }
+
+
+def _regression_seconds(train: int, valid: int, job: Finetuning) -> float:
+    """Of all the logistic regressions behind one linear probe."""
+    least, each = FITTING
+    size = min(train, MOST_ROWS) * job.cfg.model.width * (len(job.data.labels) if len(job.data.labels) > 2 else 1)
+    return (len(CS) * (FOLDS if valid < ENOUGH else 1) + 1) * (least + each * size)
 
 
 def _timed_samples(job: Pretraining) -> float:

@@ -41,6 +41,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             "epochs": epochs,
             "scope": scope,
             "fit_head": False,  # so that what the base learns decides, and not what it was
+            "pool": "last",
         }
         finetune(parse(FinetuneConfig, given), folder / name)
     return {name: folder / name for name in ("lm", "mlm", "full", "frozen", "corpus.txt", "reviews.csv")}
