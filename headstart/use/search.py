@@ -30,8 +30,8 @@ EMOJI_SIZE = 96  # pixels that the tower reads of an emoji, which has 72: more w
 
 def usual_model(folder: Path, watch: Watch) -> str:
     """The newest run of `match train` in runs/; for emoji, or where there is none, one trained on emoji, once."""
-    found = [run for run in runs_in("runs") if run.finished] if os.path.isdir("runs") else []
-    ours = [run.path for run in found if run.read_json("env.json").get("asked", {}).get("job") == "match"]
+    found = [run.summary() for run in runs_in("runs")] if os.path.isdir("runs") else []
+    ours = [Path(run["run"]) for run in found if (run["job"], run["state"]) == ("match", "finished")]
     if ours and not folder.is_relative_to(pack_folder("emoji")):
         newest = max(ours, key=lambda path: (path / "result.json").stat().st_mtime_ns)
         watch.note(f"Model: {newest}, the newest run of match train. Another: --model.")

@@ -273,6 +273,9 @@ def test_the_newest_run_is_the_usual_model(matcher: Path, tmp_path: Path, monkey
         shutil.copytree(matcher, name)
         (Path(name) / "result.json").touch()
     assert usual_model(Path("photos"), Watch()) == "runs/deep/new"
+    shutil.copytree(matcher, "runs/damaged")
+    Path("runs/damaged/env.json").write_text("[")
+    assert usual_model(Path("photos"), Watch()) == "runs/deep/new"
     emoji = pack_folder("emoji")
     ours = shutil.copytree(matcher, emoji.parent.parent / "runs" / emoji.name)
     assert usual_model(emoji / "images", Watch()) == str(ours)  # a model that has seen emoji is always at hand
