@@ -37,7 +37,9 @@ class TokenizerConfig(Frozen):
     """How text becomes tokens: a kind to train on the corpus, or a tokenizer to load."""
 
     kind: str = "bpe"  # bpe, unigram, wordpiece, word, char; or the path of a tokenizer.json, .model or run
-    vocab: int = Field(0, ge=0)  # most entries, special tokens included; 0: bpe, what the corpus can feed; else 30,000
+    vocab: int = Field(
+        0, ge=0, le=1_000_000
+    )  # most entries, special tokens included; 0: bpe, what the corpus can feed; else 30,000
     lower: bool = False  # a word is the same wherever it stands: no capitals, and of kind word no space before it
 
 

@@ -14,12 +14,13 @@ from typing import Any
 from torch import nn
 
 from headstart.config import FinetuneConfig, PretrainConfig, TrainConfig, TranslateConfig
-from headstart.errors import ConfigError
+from headstart.errors import ConfigError, DivergedError
 from headstart.shapes import pools_to_try
 from headstart.text.batch import Batches
 from headstart.train import finetune, pretrain, translate
 from headstart.train.checkpoint import KEPT, Progress, checkpoint_bytes, weight_bytes
 from headstart.train.finetune import Finetuning
+from headstart.train.health import REMEDY
 from headstart.train.linear_probe import CS, MOST_ROWS
 from headstart.train.loop import Task, apply_gradients, gradients, prepare_device
 from headstart.train.optim import build_optimizer
@@ -197,6 +198,8 @@ def _regression_seconds(train: int, valid: int, job: Finetuning) -> float:
 
 
 def _timed_samples(job: Pretraining) -> float:
+    if not all(bool(p.isfinite().all()) for p in job.model.parameters()):
+        raise DivergedError(f"The weights are not finite after a few updates. {REMEDY}")
     began = time.perf_counter()
     for prompt in job.prompts:
         sample(job.model, job.tokenizer, prompt, job.cfg)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from headstart.cli import app
 from headstart.config import FinetuneConfig, PretrainConfig
-from headstart.errors import ConfigError
+from headstart.errors import ConfigError, DivergedError
 from headstart.schema import parse
 from headstart.train.estimate import estimate, within_minutes
 from headstart.train.finetune import finetune
@@ -137,6 +137,12 @@ def test_minutes_and_steps_exclude_each_other(steps: list[str], sentences: Path,
 def test_minutes_without_end_are_refused(language: PretrainConfig) -> None:
     with pytest.raises(ConfigError, match="no number of minutes"):
         within_minutes(language, math.inf)
+
+
+def test_a_rate_at_which_it_diverges_at_once_is_told(language: PretrainConfig) -> None:
+    fast = language.train.model_copy(update={"lr": 1e11})
+    with pytest.raises(DivergedError, match=r"not finite after a few updates\. Lower train\.lr"):
+        estimate(language.model_copy(update={"train": fast, "samples": ("a",)}))
 
 
 def test_a_model_that_cannot_write_is_timed_without_its_samples(language: PretrainConfig) -> None:
