@@ -19,6 +19,8 @@ A file is written under a temporary name, forced to disk, and renamed: a reader 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -150,7 +152,13 @@ class Run:
     def asked(self, kind: type[C]) -> C:
         """The settings as they were asked for when the run began, to go on with."""
         self.must_be_resumable()
-        config = parse_run_config(self.read_json("env.json").get("asked"), str(self.path / "env.json"))
+        env = self.read_json("env.json")
+        if env.get("asked_sha256", _digest(env.get("asked"))) != _digest(env.get("asked")):
+            raise ModelError(
+                f"{self.path / 'env.json'} is damaged (its settings are not those that the run began with).",
+                "RUN_DAMAGED",
+            )
+        config = parse_run_config(env.get("asked"), str(self.path / "env.json"))
         if not isinstance(config, kind):
             raise UserError(
                 f"{self.path} is a run of another kind ({config.job}). Resume it with headstart {verb(config.job)}."
@@ -354,7 +362,12 @@ def runs_in(folder: str | Path) -> list[Run]:
 
 def _asked(config: AnyConfig, threads: int) -> dict[str, Any]:
     facts = {"device": config.train.device, "threads": threads, "seed": config.train.seed}
-    return {**facts, "asked": config.model_dump(mode="json")}
+    asked = config.model_dump(mode="json")
+    return {**facts, "asked": asked, "asked_sha256": _digest(asked)}
+
+
+def _digest(settings: Any) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 def _recall(scores: dict[str, Any]) -> float | None:

@@ -32,6 +32,7 @@ class Kind:
     share: float = 1.0  # of the usual number of cases, for what is slow
     whole: int = 0  # exit code where nothing is damaged
     moved: bool = False  # whether its JSON names the folder that it was made in
+    asked: bool = False  # what it asks for may need more memory than there is, or diverge, and is told so
 
 
 CHECK = ("data check {it}", "data table {it} --out {out}/rows.csv")
@@ -39,13 +40,19 @@ ROWS = (*CHECK, "evaluate {clf} {it}", "predict {clf} --file {it}")
 TUNE = f"finetune {{texts}}/rows.csv --base {{it}} --out {{out}} {' '.join(SHORT)}"
 USE_LM = (
     "generate {it} hello --tokens 2", "params {it}", "evaluate {it} {texts}/text.txt", "inspect {it} hello", "runs {it}",
-    "export {it} --out {out}", TUNE,
+    "export {it} --out {out}", "pretrain --out {it} --resume --quiet", TUNE,
 )  # fmt: skip
 USE_CLF = (
     "predict {it} lovely", "params {it}", "evaluate {it} {texts}/rows.csv", "inspect {it} lovely", "runs {it}",
-    "export {it} --out {out}",
+    "export {it} --out {out}", "finetune --out {it} --resume --quiet",
 )  # fmt: skip
-USE_TRANSLATOR = ("translate apply {it} ban", "translate evaluate {it} {texts}/pairs.tsv", "params {it}", "runs {it}")
+USE_TRANSLATOR = (
+    "translate apply {it} ban",
+    "translate evaluate {it} {texts}/pairs.tsv",
+    "params {it}",
+    "runs {it}",
+    "translate train --out {it} --resume --quiet",
+)
 USE_MATCHER = ("search {pictures} red --model {it} --quiet", "match evaluate {it} {pictures} --quiet", "runs {it}")
 VECTORS = (f"pretrain {{texts}}/text.txt --vectors {{it}} {' '.join(NANO)}",)
 FILES = "[!.]*.*"  # of a run, apart from its folders
@@ -89,8 +96,8 @@ KINDS = {
     "grid of translators": Kind("ladder", ("translate grid {texts}/pairs.tsv --model gru --hidden 8 --seeds 1 --epochs 1 --threads 1 --quiet --out {it} --set train.tensorboard=false", "runs {it}"), "**/*.json*", share=0.2),
     "lab": Kind("texts/lab.toml", ("lab run {it} --out {out}/lab --data {texts} --quiet",), whole=3),
     "folder of a lab": Kind("lab", ("lab table {it}", "lab run {texts}/lab.toml --quick --quiet --out {it}"), "**/*.json", moved=True, share=0.3),
-    "settings": Kind("texts/pretrain.toml", ("pretrain --config {it} --dry-run --set train.threads=1",)),
-    "settings of a study": Kind("study", ("compare --config {it}/study.toml --out {out}/study --dry-run",), "study.toml", share=0.3),
+    "settings": Kind("texts/pretrain.toml", ("pretrain --config {it} --dry-run --set train.threads=1",), asked=True),
+    "settings of a study": Kind("study", ("compare --config {it}/study.toml --out {out}/study --dry-run",), "study.toml", share=0.3, asked=True),
 }  # fmt: skip
 
 

@@ -236,6 +236,18 @@ def test_a_run_directory_that_is_gone_is_not_said_to_be_saved(stop: bool, bench:
     assert not (tmp_path / "run").exists()
 
 
+def test_settings_that_changed_on_disk_are_not_gone_on_with(bench: Any, tmp_path: Path) -> None:
+    """Were they taken, training would end another time, or learn at another rate, without a word."""
+    bench.train(tmp_path / "run", steps=2)
+    env = json.loads((tmp_path / "run" / "env.json").read_text())
+    env["asked"]["train"]["steps"] = 2_000_000
+    (tmp_path / "run" / "env.json").write_text(json.dumps(env))
+    with pytest.raises(
+        ModelError, match=r"env\.json is damaged \(its settings are not those that the run began with\)"
+    ):
+        Run(tmp_path / "run").asked(PretrainConfig)
+
+
 def test_a_damaged_run_is_listed_as_damaged_and_hides_no_other(bench: Any, tmp_path: Path) -> None:
     for name in ("cut", "folder", "list", "number", "pipe", "whole"):
         bench.train(tmp_path / name, steps=1)
