@@ -13,6 +13,8 @@ Preset = Literal["classic", "gpt", "bert"]
 Size = Literal["nano", "micro", "mini", "small", "medium"]
 Pool = Literal["last", "cls", "mean"]
 
+MOST_LAYERS = 1000  # more would be built for hours before they are too many
+
 # layers, heads, width, context
 SIZES: dict[str, tuple[int, int, int, int]] = {
     "nano": (3, 3, 48, 128),
@@ -47,7 +49,7 @@ class TransformerConfig(Frozen):
     size: Size | None = None  # one dial for layers, heads, width and context
     vocab: int = Field(0, ge=0)  # tokens; 0 until the tokenizer is known
     context: int = Field(ge=2)  # most tokens a text may have
-    layers: int = Field(ge=1)
+    layers: int = Field(ge=1, le=MOST_LAYERS)
     heads: int = Field(ge=1)
     width: int = Field(ge=1)
     ff: int = Field(ge=1)  # width of the feed-forward layer
@@ -96,7 +98,7 @@ class Seq2SeqConfig(Frozen):
     vocab: int = Field(0, ge=0)  # source tokens; 0 until the tokenizer is known
     target_vocab: int = Field(0, ge=0)
     hidden: int = Field(64, ge=1)
-    layers: int = Field(ge=1)  # of the encoder, and of the decoder
+    layers: int = Field(ge=1, le=MOST_LAYERS)  # of the encoder, and of the decoder
     heads: int = Field(ge=1)
     ff: int = Field(ge=1)  # width of the feed-forward layers
     dropout: float = Field(0.1, ge=0, lt=1)
@@ -153,7 +155,7 @@ class HuggingFaceConfig(Frozen):
     off: tuple[str, ...] = ()  # those that are null, where theirs by default are not; TOML has no null
     vocab: int = Field(ge=1)  # tokens
     context: int = Field(ge=2)  # most tokens a text may have
-    layers: int = Field(ge=1)
+    layers: int = Field(ge=1, le=MOST_LAYERS)
     heads: int = Field(ge=1)
     width: int = Field(ge=1)
     causal: bool
@@ -216,7 +218,7 @@ class PatchConfig(Frozen):
 
     size: int = Field(64, ge=1)  # pixels of a side of the picture
     patch: int = Field(8, ge=1)  # pixels of a side of what is one token
-    layers: int = Field(4, ge=1)
+    layers: int = Field(4, ge=1, le=MOST_LAYERS)
     heads: int = Field(4, ge=1)
     width: int = Field(128, ge=1)
 
