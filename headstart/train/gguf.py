@@ -17,6 +17,7 @@ from tokenizers import Tokenizer as Backend
 from torch import Tensor
 
 from headstart.errors import ModelError, UserError, first_line
+from headstart.regular_file import open_regular
 from headstart.text.tokenizer import Tokenizer
 
 CONTROL = 3  # the kind of a token that is never part of a text
@@ -61,6 +62,7 @@ def read_gguf(file: Path, weights: bool = True) -> Gguf:
 
 
 def _read(gguf: ModuleType, file: Path, weights: bool) -> Gguf:
+    open_regular(file).close()  # a pipe would keep the reader waiting
     reader = gguf.GGUFReader(file)
     facts = {name: f.contents() for name, f in reader.fields.items()}
     architecture = facts.get("general.architecture")

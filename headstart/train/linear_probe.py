@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headstart.errors import ModelError
 from headstart.models.heads import ClassHead
 from headstart.shapes import Pool
 from headstart.text.split import SELECTED_FROM
@@ -82,11 +83,19 @@ def install(head: ClassHead, probe: Probe) -> None:
 
 def _fit(head: ClassHead, pool: Pool, train: Rows, valid: Rows) -> Probe:
     features, biased = train[0].cpu().numpy(), head.linear.bias is not None
-    mean = features.mean(0) if biased else np.zeros_like(features[0])  # what is taken away, only a bias can give back
-    scale = np.hypot(features.std(0), FLOOR * np.sqrt(np.mean(features**2)))
+    with np.errstate(over="ignore", invalid="ignore"):  # told below
+        mean = (
+            features.mean(0) if biased else np.zeros_like(features[0])
+        )  # only a bias can give back what is taken away
+        scale = np.hypot(features.std(0), FLOOR * np.sqrt(np.mean(features**2)))
+        fitted, held_out = (features - mean) / scale, (valid[0].cpu().numpy() - mean) / scale if valid[1] else None
+    if not np.isfinite(scale).all() or not all(
+        np.isfinite(part).all() for part in (fitted, held_out) if part is not None
+    ):
+        raise ModelError("What the base makes of these texts is not finite, or far too large. Is the base damaged?")
     found = fit_regression(
-        ((features - mean) / scale, np.array(train[1])),
-        ((valid[0].cpu().numpy() - mean) / scale, np.array(valid[1])) if valid[1] else None,
+        (fitted, np.array(train[1])),
+        None if held_out is None else (held_out, np.array(valid[1])),
         CS,
         USUAL_C,
         dict(enumerate(head.weights.tolist())),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,13 @@ def test_positions_that_are_turned_otherwise_are_refused(key: str, value: Any, l
 def test_what_is_damaged_is_one_sentence(facts: Any, tensors: Any, llama: Any, tmp_path: Path) -> None:
     write_gguf(tmp_path / "model.gguf", llama, facts, tensors)
     with pytest.raises(ModelError, match="not a GGUF file that can be read"):
+        open_base(str(tmp_path))
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "model.gguf")
+    with pytest.raises(ModelError, match=r"not a GGUF file that can be read \(.*not a regular file"):
         open_base(str(tmp_path))
 
 

@@ -11,6 +11,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from headstart.config import FinetuneConfig, PretrainConfig
+from headstart.errors import ModelError
 from headstart.models.heads import ClassHead, mean_real
 from headstart.schema import parse
 from headstart.train import linear_probe as module
@@ -99,6 +100,14 @@ def test_held_out_hits_are_those_of_scikit_learn() -> None:
 def test_a_class_without_rows_leaves_the_head_as_it_was() -> None:
     head, (vectors, target) = ClassHead(8, 3, mean_real), rows(40, 2, 0)
     assert fit_probes(head, ["mean"], lambda pool: ((vectors, target), none())) == ()
+
+
+@pytest.mark.parametrize("large", [float("nan"), float("inf"), 1e30])
+def test_a_base_that_overflows_is_told(large: float) -> None:
+    vectors, target = rows(40, 2, 0)
+    vectors[3, 3] = large
+    with pytest.raises(ModelError, match=r"not finite, or far too large\. Is the base damaged\?"):
+        fitted(ClassHead(8, 2, mean_real), (vectors, target))
 
 
 def test_many_rows_are_taken_from_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
