@@ -69,7 +69,11 @@ class MatchData(Files):
 
 class Score(Shape):
     value: float
-    interval: Pair | None = None
+    interval: Pair | None  # None where there are too few rows for one
+
+
+class _Bleu(Score):
+    signature: str
 
 
 class _ClassScores(Shape):
@@ -96,12 +100,12 @@ class _LanguageScores(Shape):
 
 class _TranslationScores(Shape):
     loss: float
-    loss_interval: Pair
+    loss_interval: Pair | None
     target_tokens: int
     exact_match: Score
     character_error_rate: Score
     token_error_rate: Score
-    bleu: Score
+    bleu: _Bleu
     chrf: Score
     rows: int
 
