@@ -36,6 +36,7 @@ FITTING = 5e-3, 5e-8  # seconds of one logistic regression: at least, and for ea
 LOOKED_AT = 100  # batches at most, among which the longest is looked for: it decides the memory
 PROBED = 100  # updates of the run that is estimated to know how many fit into minutes
 SPARE = 0.04  # of the updates' time goes into the evaluations of a long run, which look at more text
+CLOSING = 0.3  # of the minutes, at most, that are kept for the scores at the end
 SPREAD = 0.618034  # multiples of the golden ratio fall evenly, however many are taken
 PREDICTED = 150  # bytes beside the text of a test row in predictions.jsonl
 LOGGED = 330  # bytes of a measurement, in log.jsonl and for TensorBoard
@@ -94,7 +95,10 @@ def within_minutes(cfg: PretrainConfig, minutes: float) -> PretrainConfig:
     began = time.perf_counter()
     # Of few updates, so that the evaluations are as short as those of a short run; long runs have SPARE for theirs.
     cost = estimate(_with_steps(cfg, PROBED))
-    spent = time.perf_counter() - began + cost["closing_seconds"]
+    closing = min(
+        cost["closing_seconds"], CLOSING * 60 * minutes
+    )  # measuring too long at the end is no reason to refuse
+    spent = time.perf_counter() - began + closing
     spent += cost["preparing_seconds"] + cost["gathering_seconds"]  # the run itself does both once more
     update_seconds = (1 + SPARE) * cost["update_seconds"]
     if cfg.train.eval_every:
