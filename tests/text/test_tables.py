@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -266,6 +268,19 @@ def test_columns_that_nobody_asks_for_are_not_unpacked(tmp_path, monkeypatch):
     made = pa.table({"text": ["a", "b"], "other": ["a" * 9_000_000] * 2, "label": ["1", "2"]})
     parquet.write_table(made, tmp_path / "a.parquet", compression="zstd")
     assert read_labelled(tmp_path / "a.parquet", None, None) == [Example("a", "1"), Example("b", "2")]
+
+
+def test_a_column_that_is_no_longer_said_to_have_gaps_does_not_end_the_process(tmp_path):
+    """pyarrow aborts when it is asked for the facts of such a column, and only complains when it reads it."""
+    parquet.write_table(pa.table({"text": ["a", "b"], "label": ["1", "2"]}), tmp_path / "a.parquet")
+    data = (tmp_path / "a.parquet").read_bytes()
+    changed = data.replace(b"\x25\x02\x18\x04text", b"\x25\x00\x18\x04text")  # optional -> required, in Thrift
+    assert changed != data
+    (tmp_path / "a.parquet").write_bytes(changed)
+    code = f"from headstart.text.read import read_labelled; read_labelled({str(tmp_path / 'a.parquet')!r}, None, None)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr  # an exception, no signal
+    assert "not a readable parquet file" in done.stderr
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow"])
