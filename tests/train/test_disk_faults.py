@@ -336,7 +336,7 @@ def test_an_output_that_is_full_is_no_bug(tmp_path: Path) -> None:
         words = [sys.executable, "-m", "headstart", "runs", str(tmp_path)]
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 6
-    assert done.stderr == "error[DISK_FULL]: Disk full writing the output (No space left on device).\n"
+    assert done.stderr == "error[DISK_FULL]: Disk full writing the output (No space left on device). Free some space.\n"
 
 
 @pytest.mark.slow

@@ -196,7 +196,7 @@ def test_a_kind_that_is_not_on_the_list_is_refused_by_name(bert: Path) -> None:
         ({"hidden_size": "wide"}, "its settings are not those of a bert model"),
         ({"num_hidden_layers": 3}, r"It has not bert.encoder.layer.2\S+, .* and 11 more"),
         ({"num_hidden_layers": 1}, r"It has too much: bert.encoder.layer.1\."),
-        ({"num_hidden_layers": 10**9}, "speak of 1000000000 layers"),
+        ({"num_hidden_layers": 10**9}, "layers: Input should be less than or equal to 1000"),
         ({"hidden_size": 32}, r"is \(16,\); the settings in config.json make it \(32,\)"),
         ({"vocab_size": 3}, "the tokenizer has [0-9]+ entries, the model 3"),
         ({"vocab_size": 10**11}, "the settings in config.json make it"),
@@ -233,7 +233,7 @@ def test_settings_that_no_model_can_be_made_of_are_one_sentence(make: Make, mode
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"model": {"layers": 10**4}}, "speak of 10000 layers; it holds [0-9]+ tensors"),
+        ({"model": {"layers": 900}}, "speak of 900 layers; it holds [0-9]+ tensors"),
         ({"model": {"settings": {"num_hidden_layers": 10**4}}}, "has 2 layers, its settings speak of 10000"),
         ({"model": {"settings": {"intermediate_size": 10**12}}}, r"do not fit the model: .* not \(1000000000000,"),
         ({"model": {"model_type": "evil"}}, r"not a model that Headstart wrote \('evil'\)"),
@@ -398,7 +398,7 @@ def test_a_damaged_pooling_is_refused_or_passed_over(make: Make, modes: Any) -> 
 
 
 def test_a_base_of_many_empty_tensors_is_refused_before_its_layers_are_made(bert: Path) -> None:
-    change(bert, num_hidden_layers=20_000)
+    change(bert, num_hidden_layers=900)
     save_file({f"bert.encoder.layer.{i}.x": torch.zeros(0) for i in range(20_000)}, bert / "model.safetensors")
     with pytest.raises(ModelError, match=r"model\.safetensors: 20,000 tensors, where a model has 3,000 at most"):
         read_pretrained(bert)
