@@ -75,6 +75,8 @@ def known_vectors(name: str, words: Sequence[str]) -> NDArray[np.float32]:
     table = np.stack([np.zeros(width, np.float32) if vector is None else vector for vector in vectors])
     if not np.isfinite(table).all():
         raise DataError(f"{name}: holds numbers that are not finite.", "DATA_VECTORS")
+    if not table.any():
+        raise DataError(f"{name}: every vector of a token of this vocabulary is zero.", "DATA_VECTORS")
     with np.errstate(over="ignore"):
         length = np.linalg.norm(table, axis=1, keepdims=True)
     if not np.isfinite(length).all():

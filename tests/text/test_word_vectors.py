@@ -51,6 +51,12 @@ def test_each_word_gets_its_vector_or_that_of_its_capitalized_form(kind: str, tm
     assert found.tolist() == pytest.approx(np.array(EXPECTED), abs=1e-6)
 
 
+def test_vectors_that_are_all_zero_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.vec").write_text("5 2\nchat 0 0\nautre 1 2\n")
+    with pytest.raises(DataError, match=r"a\.vec: every vector of a token of this vocabulary is zero"):
+        known_vectors(str(tmp_path / "a.vec"), WORDS)
+
+
 def test_the_form_that_is_asked_for_comes_first(tmp_path: Path) -> None:
     (tmp_path / "a.vec").write_text("Rose 1 0\nrose 0 1\nrose 1 1\n. . . 0 -1\nrouge -1 0\n")
     found = known_vectors(str(tmp_path / "a.vec"), ["rose", "Rose", ". . .", "Rouge"])
