@@ -27,7 +27,7 @@ def jobs(folder: Path) -> dict[str, list[str]]:
         "compare, ours": ["compare", str(rows), "--base", str(folder / "0"), "--epochs", "3", *few],
         "compare, label counts": ["compare", str(rows), "--base", str(folder / "1"), "--labels", "100,300", "--epochs", "3", *few],
         "compare, minilm frozen": ["compare", str(rows), "--base", "minilm", "--arms", "tfidf,frozen", *few],
-        "compare, minilm full": ["compare", str(rows), "--base", "minilm", "--arms", "full", "--labels", "100", *few],
+        "compare, minilm full": ["compare", str(rows), "--base", "minilm", "--arms", "full", "--labels", "100", "--set", "finetune.context=64", *few],
     }  # fmt: skip
 
 

@@ -43,9 +43,9 @@ class Costs:
         cost = self.timed[cell.arm.base.name]
         steps = max(self.cfg.least_steps, cost["steps"] * rows / self.rows)
         looks = cost["evaluations"] if valid else 1
+        if cell.arm.kind == "frozen":  # its optimizer has hardly anything to save
+            return cost["opening_seconds"] + 2 * cost["writing_seconds"] + steps * HEAD_STEP
         fixed = cost["opening_seconds"] + 2 * cost["saving_seconds"]
-        if cell.arm.kind == "frozen":
-            return fixed + steps * HEAD_STEP
         read = looks * valid + (0 if cell.trial else self.test)
         return fixed + steps * cost["update_seconds"] + read * cost["reading_seconds"]
 

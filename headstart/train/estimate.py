@@ -15,7 +15,7 @@ from torch import nn
 
 from headstart.config import FinetuneConfig, PretrainConfig, TrainConfig, TranslateConfig
 from headstart.errors import ConfigError, DivergedError
-from headstart.shapes import pools_to_try
+from headstart.shapes import PRESETS, pools_to_try
 from headstart.text.batch import Batches
 from headstart.train import finetune, pretrain, translate
 from headstart.train.checkpoint import KEPT, Progress, checkpoint_bytes, weight_bytes
@@ -25,6 +25,7 @@ from headstart.train.linear_probe import CS, MOST_ROWS
 from headstart.train.loop import Task, apply_gradients, gradients, prepare_device
 from headstart.train.optim import build_optimizer
 from headstart.train.pretrain import LOOKED_BACK_AT, Pretraining, sample
+from headstart.train.pretrained import open_base
 from headstart.train.regression import ENOUGH, FOLDS
 from headstart.train.translate import Translating
 
@@ -45,6 +46,8 @@ LOGGED = 330  # bytes of a measurement, in log.jsonl and for TensorBoard
 def estimate(cfg: PretrainConfig | FinetuneConfig | TranslateConfig) -> dict[str, Any]:
     """Parameters, tokens, updates, seconds, memory and disk of a run with these settings, on this machine."""
     threads = prepare_device(cfg.train)
+    if isinstance(cfg, FinetuneConfig) and cfg.base not in PRESETS:
+        open_base(cfg.base, cfg.allow_pickle)  # the first time imports libraries, which a study does once for all cells
     began = time.perf_counter()
     job = _prepared(cfg)
     opening = preparing = time.perf_counter() - began
@@ -80,6 +83,7 @@ def estimate(cfg: PretrainConfig | FinetuneConfig | TranslateConfig) -> dict[str
         "evaluation_seconds": round(evaluating, 6),
         "gathering_seconds": round(gathering, 3),  # of what is evaluated on, once
         "saving_seconds": round(saving, 3),  # one checkpoint
+        "writing_seconds": round(weight_bytes(model) / SAVED, 3),  # the weights alone
         **closing,
         "timed_updates": timed,
         "threads": threads,
