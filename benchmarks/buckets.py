@@ -9,10 +9,10 @@ import torch
 
 from benchmarks.timing import compare
 from headstart.models.heads import Model
+from headstart.runs.model_dir import HeadSpec, build_model
 from headstart.shapes import TransformerConfig
 from headstart.tasks.classify import Classify
 from headstart.text.batch import Batch, Numbers, bucketed, pad
-from headstart.train.model_dir import HeadSpec, build_model
 
 ROWS, CONTEXT, BATCH = 512, 256, 16
 

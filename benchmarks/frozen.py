@@ -9,11 +9,11 @@ import torch
 
 from benchmarks.timing import compare
 from headstart.models.base import freeze
+from headstart.runs.model_dir import HeadSpec, build_model
 from headstart.shapes import TransformerConfig
 from headstart.tasks.classify import ClassBatch, Classify, PooledBatch, pooled
 from headstart.text.batch import Batch, bucketed, pad
 from headstart.text.tokenizer import TokenRows
-from headstart.train.model_dir import HeadSpec, build_model
 
 ROWS, BATCH, EPOCHS = 256, 16, 10
 

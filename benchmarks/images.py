@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.timing import timed
-from headstart.text.packs import get_pack
+from headstart.hub.packs import get_pack
 
 TOWER = "efficientnet-lite0"
 HEADSTART = [sys.executable, "-m", "headstart"]

@@ -20,10 +20,10 @@ from benchmarks.timing import compare, memory_now, memory_peak, peak_memory
 from headstart.models.heads import Model
 from headstart.models.layout import to_disk
 from headstart.models.transformer import sinusoids
+from headstart.runs.checkpoint import weights
+from headstart.runs.model_dir import HeadSpec, build_model
 from headstart.shapes import TransformerConfig
 from headstart.text.batch import Batch
-from headstart.train.checkpoint import weights
-from headstart.train.model_dir import HeadSpec, build_model
 
 SHAPES: dict[str, dict[str, Any]] = {
     "gpt, large vocabulary": {

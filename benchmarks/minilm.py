@@ -18,12 +18,12 @@ import numpy as np
 import torch
 
 from benchmarks.timing import compare, timed
+from headstart.bases.pretrained import open_base, within
+from headstart.hub.packs import get_pack
+from headstart.runs.checkpoint import load_weights, weights
+from headstart.runs.model_dir import HeadSpec, Saved, build_model
 from headstart.tasks.classify import Classify, ClassifyText
-from headstart.text.packs import get_pack
 from headstart.text.read import Example
-from headstart.train.checkpoint import load_weights, weights
-from headstart.train.model_dir import HeadSpec, Saved, build_model
-from headstart.train.pretrained import open_base, within
 from headstart.use.onnx import OnnxClassifier
 from headstart.use.onnx_export import write_onnx
 

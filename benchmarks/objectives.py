@@ -16,11 +16,11 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from benchmarks.timing import gemm_peak, timed
 from headstart.config import Objective, PretrainConfig
-from headstart.text.packs import get_pack
-from headstart.train.checkpoint import Progress
+from headstart.hub.packs import get_pack
+from headstart.jobs.pretrain import prepare
+from headstart.runs.checkpoint import Progress
 from headstart.train.loop import apply_gradients, gradients
 from headstart.train.optim import build_optimizer
-from headstart.train.pretrain import prepare
 
 UPDATES = 3  # in one sample
 # What torch's counter leaves out: attention without dropout on a CPU, and products added to what is there.

@@ -16,14 +16,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.timing import compare
+from headstart.hub.pack_contents import pig_latin
+from headstart.jobs.translate import build_seq2seq
 from headstart.models.recurrent import Recurrent
 from headstart.models.seq2seq import Seq2Seq, TransformerSeq2Seq
 from headstart.shapes import Seq2SeqConfig
 from headstart.tasks.translate import PairBatch, TranslateText
-from headstart.text.pack_contents import pig_latin
 from headstart.text.pairs import Pair
 from headstart.text.tokenizer import Tokenizer, TokenizerConfig
-from headstart.train.translate import build_seq2seq
 
 WORDS, BATCH, HIDDEN = 2048, 64, 64
 

@@ -19,11 +19,11 @@ _HOMES = {
     "TextClassifier": "headstart.use.estimator",
     "compare": "headstart.study.study",
     "Translations": "headstart.use.translate",
-    "finetune": "headstart.train.finetune",
+    "finetune": "headstart.jobs.finetune",
     "inspect": "headstart.use.inspect",
-    "match": "headstart.train.match",
-    "pretrain": "headstart.train.pretrain",
-    "translate": "headstart.train.translate",
+    "match": "headstart.jobs.match",
+    "pretrain": "headstart.jobs.pretrain",
+    "translate": "headstart.jobs.translate",
 }
 __all__ = [
     "Classifier",

@@ -2,7 +2,7 @@
 
 import os
 
-from headstart.train.parent import PARENT, end_with_parent
+from headstart.runs.parent import PARENT, end_with_parent
 
 if parent := os.environ.pop(PARENT, None):
     end_with_parent(int(parent))

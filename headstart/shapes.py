@@ -13,6 +13,7 @@ Preset = Literal["classic", "gpt", "bert"]
 Size = Literal["nano", "micro", "mini", "small", "medium"]
 Pool = Literal["last", "cls", "mean"]
 
+IGNORE = -100  # a target that does not count, as in torch's cross_entropy
 MOST_LAYERS = 1000  # more would be built for hours before they are too many
 
 # layers, heads, width, context

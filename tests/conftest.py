@@ -156,11 +156,11 @@ def towers(tmp_path_factory: pytest.TempPathFactory, pictures: Path) -> dict[str
     from safetensors.torch import save_file
 
     from headstart.config import PretrainConfig
+    from headstart.jobs.pretrain import pretrain
     from headstart.models.vision import build_encoder
+    from headstart.runs.checkpoint import weights
     from headstart.schema import parse
     from headstart.shapes import ImageConfig, PatchConfig, PixelsConfig
-    from headstart.train.checkpoint import weights
-    from headstart.train.pretrain import pretrain
 
     folder = tmp_path_factory.mktemp("towers")
     captions = [line.partition(",")[2] for line in (pictures / "pairs.csv").read_text().splitlines()[1:]]
@@ -184,8 +184,8 @@ def towers(tmp_path_factory: pytest.TempPathFactory, pictures: Path) -> dict[str
 def matcher(tmp_path_factory: pytest.TempPathFactory, pictures: Path, towers: dict[str, str]) -> Path:
     """A finished run of match train on the pictures, with frozen towers."""
     from headstart.config import MatchConfig
+    from headstart.jobs.match import match
     from headstart.schema import parse
-    from headstart.train.match import match
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADSTART_CACHE", str(tmp_path_factory.mktemp("cache")))

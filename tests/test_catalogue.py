@@ -24,9 +24,9 @@ from typer.testing import CliRunner, Result
 
 from headstart.cli import app
 from headstart.config import FinetuneConfig, PretrainConfig
+from headstart.runs.run import Run
 from headstart.schema import parse
 from headstart.text.visible import shown
-from headstart.train.run import Run
 
 TABLE = tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text("utf-8"))["case"]
 CASES = [
@@ -48,8 +48,8 @@ def built_once():
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, matcher: Path, towers: dict[str, str]) -> dict[str, Path]:
     """A causal and a masked language model and a classifier, each after two steps; and what matches pictures."""
-    from headstart.train.finetune import finetune
-    from headstart.train.pretrain import pretrain
+    from headstart.jobs.finetune import finetune
+    from headstart.jobs.pretrain import pretrain
 
     folder = tmp_path_factory.mktemp("runs")
     corpus, reviews = _corpus(folder), _reviews(folder)

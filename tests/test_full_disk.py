@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from headstart.cli import app
 from headstart.config import FinetuneConfig
+from headstart.jobs.finetune import finetune
 from headstart.schema import parse
-from headstart.train.finetune import finetune
 
 VERBS = {
     "export": "export {run} --out {disk}/out",

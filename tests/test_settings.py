@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 from headstart.cli import app
 from headstart.cli.settings import FLAGS, file_settings, nested_settings, own_settings, study_settings
 from headstart.config import FinetuneConfig, MatchConfig, PretrainConfig, TranslateConfig
+from headstart.jobs.finetune import finetune
+from headstart.jobs.pretrain import pretrain
+from headstart.runs.run import Run
 from headstart.schema import Frozen, parse, read_toml, tables, to_toml
 from headstart.shapes import TransformerConfig
-from headstart.train.finetune import finetune
-from headstart.train.pretrain import pretrain
-from headstart.train.run import Run
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 ROOT = typer.main.get_command(app)

@@ -154,8 +154,8 @@ def job_config(
 ) -> Any:
     """The settings of a job: those given; with --resume, laid over those of the run, which has the last word."""
     from headstart.errors import UserError
+    from headstart.runs.run import Run
     from headstart.schema import merge, parse
-    from headstart.train.run import Run
 
     if resume and file:
         raise UserError("A resumed run keeps its own settings. Leave out --config.")

@@ -14,6 +14,6 @@ def runs(incomplete: str) -> list[str]:
 
 
 def packs(incomplete: str) -> list[str]:
-    from headstart.text.pack_contents import PACKS
+    from headstart.hub.pack_contents import PACKS
 
     return [name for name in PACKS if name.startswith(incomplete)]

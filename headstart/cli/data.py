@@ -60,8 +60,8 @@ def check(
 ) -> None:
     """Look for copies and contradictions in FILES. Tells rows, labels and lengths too, and leaks across the parts."""
     from headstart.config import TokenizerConfig
+    from headstart.hub.packs import located
     from headstart.text import hygiene
-    from headstart.text.packs import located
     from headstart.text.read import read_examples, unlabelled
     from headstart.text.tokenizer import tokenizer_for
 
@@ -97,8 +97,8 @@ def check(
 @guarded
 def list_packs(as_json: Json = False, debug: Debug = False) -> None:
     """List the public data sets and models that can be fetched by name."""
-    from headstart.text.pack_contents import PACKS
-    from headstart.text.packs import pack_folder
+    from headstart.hub.pack_contents import PACKS
+    from headstart.hub.packs import pack_folder
 
     records: list[dict[str, Any]] = [
         {
@@ -126,10 +126,10 @@ def get(
     debug: Debug = False,
 ) -> None:
     """Fetch a public data set or model and print where it is."""
-    from headstart.text.packs import get_pack
+    from headstart.hub.packs import get_pack
 
     path = get_pack(name)
-    from headstart.text.pack_contents import PACKS
+    from headstart.hub.pack_contents import PACKS
 
     pack = PACKS[name]
     wrapped = [f"{wheel.package}: {wheel.licence}" for wheel in pack.wheels]
@@ -171,10 +171,10 @@ def table(
     from collections import Counter
 
     from headstart.errors import UserError
-    from headstart.text.packs import located
+    from headstart.hub.packs import located
+    from headstart.runs.disk import write_file
     from headstart.text.read import Example
     from headstart.text.rows import as_csv, drawn, escaped, joined, read_rows
-    from headstart.train.disk import write_file
 
     sources = [Path(located(path)) for path in (texts, labels) if path]
     if any(Path(out).absolute() == source.absolute() for source in sources) or not out.endswith(".csv"):

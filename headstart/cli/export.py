@@ -28,7 +28,7 @@ def export(
 ) -> None:
     """Write the model in RUN for use without Headstart. Checks that it gives the same logits."""
     from headstart.errors import UserError, did_you_mean
-    from headstart.text.packs import located
+    from headstart.hub.packs import located
 
     if to not in ("hf", "onnx"):
         raise UserError(f"--to takes hf or onnx, not '{to}'.{did_you_mean(to, ('hf', 'onnx'))}")

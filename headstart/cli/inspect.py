@@ -71,12 +71,12 @@ def inspect(
 ) -> None:
     """Look inside the model in RUN. Shows what it made of each TEXT."""
     from headstart.errors import UserError
+    from headstart.hub.packs import located
     from headstart.models.decode import Sampling
+    from headstart.runs.disk import write_file
     from headstart.show.page import page
     from headstart.show.view import picture
-    from headstart.text.packs import located
     from headstart.text.read import read_labelled
-    from headstart.train.disk import write_file
     from headstart.use.inspect import Inspector, first_of_each_label, inspect_translation, is_translator
 
     texts = texts or []

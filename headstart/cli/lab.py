@@ -32,7 +32,7 @@ app.add_typer(lab, name="lab")
 @guarded
 def list_labs(as_json: Json = False, debug: Debug = False) -> None:
     """List the labs that come with Headstart."""
-    from headstart.study.lab import lab_files, open_lab
+    from headstart.labs.lab import lab_files, open_lab
 
     found = {name: open_lab(name)[1] for name in lab_files()}
     if as_json:
@@ -76,10 +76,10 @@ def run(
     debug: Debug = False,
 ) -> None:
     """Run a lab and write its page. `headstart lab NAME` is the same."""
-    from headstart.study.lab import open_lab
-    from headstart.study.lab_page import write_page
-    from headstart.study.lab_results import gather_lab, shown, spread
-    from headstart.study.lab_run import run_steps
+    from headstart.labs.lab import open_lab
+    from headstart.labs.page import write_page
+    from headstart.labs.results import gather_lab, shown, spread
+    from headstart.labs.run import run_steps
 
     stem, wanted = open_lab(name)
     folder = (out or Path("runs/labs") / f"{stem}{'-quick' if quick else ''}").absolute()
@@ -112,8 +112,8 @@ def table(
     debug: Debug = False,
 ) -> None:
     """Put the figures of several labs into one page of Markdown."""
-    from headstart.study.lab_folder import read_lab
-    from headstart.study.lab_results import markdown
+    from headstart.labs.folder import read_lab
+    from headstart.labs.results import markdown
 
     labs = [read_lab(folder) for folder in folders]
     if as_json:

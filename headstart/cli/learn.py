@@ -146,7 +146,7 @@ def pretrain(
     if minutes is not None and has(nested_settings(given, settings), "train.steps"):
         raise UserError("--minutes and --steps are two ways to say how long. Give one of them.")
     if objective == "auto" and not resume:
-        from headstart.train.recipe import MINUTES, recipe_for
+        from headstart.jobs.recipe import MINUTES, recipe_for
 
         own_tokenizer = has(named, "tokenizer.kind")  # which then has entries and capitals of its own
         chosen = {
@@ -163,8 +163,8 @@ def pretrain(
         if not quiet:
             show_notes(["A resumed run keeps its own number of updates, whatever --minutes says."])
     elif minutes is not None:
-        from headstart.train.estimate import within_minutes
-        from headstart.train.run import Run
+        from headstart.jobs.estimate import within_minutes
+        from headstart.runs.run import Run
 
         if not dry_run:
             Run(Path(out)).must_be_free()
@@ -174,7 +174,7 @@ def pretrain(
     if dry_run:
         show_estimate(config, resume, as_json)
         return
-    from headstart.train.pretrain import pretrain as job
+    from headstart.jobs.pretrain import pretrain as job
 
     result = job(config, out, resume, Bar(quiet))
     if as_json:
@@ -304,11 +304,11 @@ def finetune(
     if dry_run:
         show_estimate(config, resume, as_json)
         return
-    from headstart.train.finetune import finetune as job
+    from headstart.jobs.finetune import finetune as job
 
     result = job(config, out, resume, Bar(quiet))
+    from headstart.runs.run import Run
     from headstart.study.plots import plot_curves
-    from headstart.train.run import Run
 
     plot_curves(Run.open(out), Path(out) / "curves.png")
     if as_json:
@@ -354,7 +354,7 @@ def show_estimate(config: Any, resume: bool, as_json: bool) -> None:
 
     if resume:
         raise UserError("--dry-run estimates a whole run. Leave out --resume.")
-    from headstart.train.estimate import estimate
+    from headstart.jobs.estimate import estimate
 
     cost = estimate(config)
     if as_json:

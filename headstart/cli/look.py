@@ -106,7 +106,7 @@ def predict(
 ) -> None:
     """Label each TEXT with the classifier in RUN. Or with several, side by side."""
     from headstart.errors import DataError, UserError
-    from headstart.text.packs import located
+    from headstart.hub.packs import located
     from headstart.text.read import read_lines
 
     asked = list(texts or [])
@@ -172,8 +172,8 @@ def evaluate(
     """Score the model in RUN on DATA, with intervals."""
     from headstart.config import PretrainConfig
     from headstart.errors import UserError
-    from headstart.text.packs import located
-    from headstart.train.run import Run
+    from headstart.hub.packs import located
+    from headstart.runs.run import Run
 
     how = reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes)
     reading = reading_for(how | row_settings(skip_blank, clean_labels))
@@ -244,7 +244,7 @@ def params(
 
     if head not in ("lm", "classify"):
         raise UserError(f"--head takes lm or classify, not '{head}'.{did_you_mean(head, ('lm', 'classify'))}")
-    from headstart.train.disk import write_file
+    from headstart.runs.disk import write_file
     from headstart.use.params import TRANSLATORS, preset_parameters, run_parameters, translator_parameters
 
     if target in (*PRESETS, *TRANSLATORS):

@@ -103,10 +103,9 @@ def search(
     edits = found.edits(wanted, captions) if wanted else None
     sheets = found.find(captions, top, bool(png or html), wanted)
     if png or html:
-        from headstart.show.inspection import Inspection
+        from headstart.runs.disk import write_file
         from headstart.show.page import page
-        from headstart.show.view import View, picture
-        from headstart.train.disk import write_file
+        from headstart.show.view import Inspection, View, picture
 
         views: list[View] = [*([edits] if edits else []), *sheets]
         if png:
@@ -202,7 +201,7 @@ def train(
     given |= reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes)
     given |= training_settings(batch_size, lr, seed, device, threads)
     config = job_config(MatchConfig, given, settings, file, out, resume, {"data.pairs": "PAIRS: a table of captions"})
-    from headstart.train.match import match as job
+    from headstart.jobs.match import match as job
 
     result = job(config, out, resume, Bar(quiet))
     if as_json:

@@ -96,7 +96,7 @@ def has(settings: dict[str, Any], name: str) -> bool:
 
 def placed(path: str) -> str:
     """Where a path or the name of a pack is, from wherever the run is resumed."""
-    from headstart.text.packs import located
+    from headstart.hub.packs import located
 
     return str(Path(located(path)).absolute())
 

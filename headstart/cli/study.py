@@ -55,9 +55,9 @@ def runs(
     debug: Debug = False,
 ) -> None:
     """List what has been trained below DIR, and what studies showed."""
+    from headstart.runs.run import runs_in
     from headstart.study.study import studies_in
     from headstart.study.verdict import headline
-    from headstart.train.run import runs_in
 
     records = [run.summary() for run in runs_in(folder)] + studies_in(folder)
     if as_json:

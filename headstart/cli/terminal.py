@@ -16,11 +16,11 @@ from typing import Any, TextIO, TypeVar, cast
 
 from headstart.errors import UserError, out_of_memory
 from headstart.quantities import duration
+from headstart.runs.disk import DENIED, FULL
+from headstart.runs.watch import Watch
 from headstart.show.table import table
 from headstart.strict_json import to_json
 from headstart.text.visible import shown
-from headstart.train.disk import DENIED, FULL
-from headstart.train.watch import Watch
 
 TOLD_EVERY = 20.0  # seconds between two lines of progress where there is no bar
 F = TypeVar("F", bound=Callable[..., None])
@@ -69,7 +69,7 @@ def _trusting(asked: bool) -> Iterator[None]:
     if not asked:
         yield
         return
-    from headstart.train.manifest import unverified
+    from headstart.runs.manifest import unverified
 
     with unverified():
         yield

@@ -143,7 +143,7 @@ def train(
     if dry_run:
         show_estimate(config, resume, as_json)
         return
-    from headstart.train.translate import translate as job
+    from headstart.jobs.translate import translate as job
 
     result = job(config, out, resume, Bar(quiet))
     if as_json:
@@ -240,7 +240,7 @@ def evaluate(
 ) -> None:
     """Score the model in RUN on PAIRS. Each score has its interval; tells where it fails."""
     from headstart.errors import UserError
-    from headstart.text.packs import located
+    from headstart.hub.packs import located
 
     if len(pairs) > 2:
         raise UserError(f"PAIRS are one table or two files, not {len(pairs)}.")
@@ -352,10 +352,9 @@ def _note_lost(records: list[dict[str, Any]]) -> None:
 
 def _draw_attention(run: str, attended: list[Attended], file: Path) -> None:
     from headstart.errors import ModelError
-    from headstart.show.inspection import Inspection
+    from headstart.runs.disk import write_file
     from headstart.show.page import page
-    from headstart.show.view import picture
-    from headstart.train.disk import write_file
+    from headstart.show.view import Inspection, picture
 
     if not all(each.maps for each in attended):
         raise ModelError("This model has no attention: its decoder sees one state of the whole source, and no tokens.")

@@ -57,11 +57,11 @@ class Base(nn.Module, ABC):
         return hidden
 
     def new_cache(self, batch: int) -> Cache:
-        raise NotImplementedError("a two-way base reads the whole text at once")
+        raise NotImplementedError("a bidirectional base reads the whole text at once")
 
     def step(self, ids: Tensor, cache: Cache) -> States:
         """States of the next (B, T) tokens of a causal base; `cache` grows by T."""
-        raise NotImplementedError("a two-way base reads the whole text at once")
+        raise NotImplementedError("a bidirectional base reads the whole text at once")
 
 
 def layer_groups(base: Base) -> list[tuple[str, list[nn.Parameter]]]:
@@ -82,7 +82,7 @@ def layer_groups(base: Base) -> list[tuple[str, list[nn.Parameter]]]:
 def freeze(base: Base, scope: str) -> None:
     """Let only `scope` of `base` learn: full, head (nothing of the base) or last:K layers. Nothing is ever thawed.
 
-    What lora adds changes every layer: train/lora.py freezes them, and merges the changes in the end.
+    What lora adds changes every layer: bases/lora.py freezes them, and merges the changes in the end.
     """
     groups = layer_groups(base)
     if scope in ("full", "lora"):

@@ -1,6 +1,6 @@
 """CLIP models of Hugging Face transformers as matchers.
 
-Only their computation is theirs, as in huggingface.py: configuration and weights are read by train/matcher.py, as data.
+Only their computation is theirs, as in huggingface.py: configuration and weights are read by bases/matcher.py, as data.
 
 Shapes: B captions or pictures, T tokens, S pixels of a side, E width of the shared space.
 """

@@ -13,10 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headstart.models.base import Base, States
+from headstart.models.block import activation
 from headstart.models.loss import chunked_cross_entropy
-from headstart.models.transformer import activation
-from headstart.shapes import ModelConfig
-from headstart.text.batch import IGNORE
+from headstart.shapes import IGNORE, ModelConfig
 
 Pooling = Callable[[Tensor, Tensor], Tensor]
 SHARPNESS = 20.0  # of the choice among a teacher's vectors: cosines are small numbers

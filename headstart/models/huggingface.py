@@ -1,7 +1,7 @@
 """Models of Hugging Face transformers as bases.
 
 Only their computation is theirs. Which class computes is looked up here by `model_type` and never follows from a
-name in a file; configuration and weights are read by train/pretrained.py, as data.
+name in a file; configuration and weights are read by bases/pretrained.py, as data.
 
 Shapes: B examples, T tokens, D width.
 """

@@ -8,26 +8,32 @@ Shapes: B texts, D width, H heads, K = D // H, S tokens that can be seen, C cont
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headstart.models.base import Cache
-
-if TYPE_CHECKING:
-    from headstart.models.transformer import Block, Transformer
+from headstart.models.block import Block
 
 
 class NextToken:
     """Ids (B,) in, states (B, D) out; `cache` grows by one token."""
 
-    def __init__(self, base: Transformer, cache: Cache) -> None:
-        self.cache, self.base = cache, base
-        self.tokens, self.positions, self.scale = base.tokens.weight, base.position_codes, base.scale
-        self.embedding_norm, self.norm = _norm(base.embedding_norm), _norm(base.norm)
-        self.layers = [_Layer(block, held) for block, held in zip(base.layers, cache.layers, strict=True)]  # type: ignore[arg-type]
+    def __init__(
+        self,
+        tokens: Tensor,  # (V, D)
+        positions: Tensor | None,  # (C, D)
+        scale: float,
+        embedding_norm: nn.Module,
+        norm: nn.Module,
+        blocks: Sequence[Block],
+        cache: Cache,
+    ) -> None:
+        self.tokens, self.positions, self.scale, self.cache = tokens, positions, scale, cache
+        self.embedding_norm, self.norm = _norm(embedding_norm), _norm(norm)
+        self.layers = [_Layer(block, held) for block, held in zip(blocks, cache.layers, strict=True)]
 
     def __call__(self, ids: Tensor) -> Tensor:
         place = self.cache.length

@@ -17,10 +17,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headstart.models.base import Cache
+from headstart.models.block import AttentionMask, Block
 from headstart.models.loss import chunked_cross_entropy
-from headstart.models.transformer import Block, Sight, Transformer, sinusoids
-from headstart.shapes import Seq2SeqConfig, TransformerConfig
-from headstart.text.batch import IGNORE
+from headstart.models.transformer import Transformer, sinusoids
+from headstart.shapes import IGNORE, Seq2SeqConfig, TransformerConfig
 
 State = dict[str, Tensor]
 
@@ -103,9 +103,16 @@ class DecoderBlock(Block):
         self.cross_norm = nn.LayerNorm(cfg.width, eps=cfg.norm_eps)
 
     def write(
-        self, x: Tensor, sight: Sight, source: Tensor, mask: Tensor, cache: Cache | None, layer: int, look: Maps | None
+        self,
+        x: Tensor,
+        attention_mask: AttentionMask,
+        source: Tensor,
+        mask: Tensor,
+        cache: Cache | None,
+        layer: int,
+        look: Maps | None,
     ) -> Tensor:
-        y, over_target = self.attention(self.attention_norm(x), sight, cache, layer, look is not None)
+        y, over_target = self.attention(self.attention_norm(x), attention_mask, cache, layer, look is not None)
         x = x + self.drop(y)
         y, over_source = self.cross(self.cross_norm(x), source, mask, look is not None)
         x = x + self.drop(y)
@@ -121,7 +128,7 @@ class TransformerSeq2Seq(Seq2Seq):
     Without positions and with one head it is the attention-only model: its encoder takes the source for a bag of tokens.
     """
 
-    waves: Tensor
+    positions: Tensor
 
     def __init__(self, cfg: Seq2SeqConfig) -> None:
         super().__init__()
@@ -131,11 +138,11 @@ class TransformerSeq2Seq(Seq2Seq):
             positions="sinusoidal" if cfg.positions else "none", norm="pre", norm_eps=1e-5, activation="relu",
             scale_embedding=True, tied=False, head_bias=True,
         )  # fmt: skip
-        self.square, self.scale, self.heads = cfg.causal, cfg.hidden**0.5, cfg.heads
+        self.causal, self.scale, self.heads = cfg.causal, cfg.hidden**0.5, cfg.heads
         self.encoder = Transformer(shape)
         self.target = nn.Embedding(cfg.target_vocab, cfg.hidden)
-        waves = sinusoids(cfg.context, cfg.hidden) if cfg.positions else torch.zeros(cfg.context, cfg.hidden)
-        self.register_buffer("waves", waves, persistent=False)  # not weights, and in no file
+        positions = sinusoids(cfg.context, cfg.hidden) if cfg.positions else torch.zeros(cfg.context, cfg.hidden)
+        self.register_buffer("positions", positions, persistent=False)  # not weights, and in no file
         self.drop = nn.Dropout(cfg.dropout)
         self.layers = nn.ModuleList(DecoderBlock(shape) for _ in range(cfg.layers))
         self.norm = nn.LayerNorm(cfg.hidden)
@@ -155,7 +162,7 @@ class TransformerSeq2Seq(Seq2Seq):
         return {"mask": mask, **prepared}
 
     def decode(self, ids: Tensor, state: State, look: Maps | None = None) -> Tensor:
-        return self._write(ids, state, None, Sight(square=self.square), look)
+        return self._write(ids, state, None, AttentionMask(causal=self.causal), look)
 
     def step(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
         new, names = ids.size(1), [f"written.{i}" for i in range(len(self.layers))]
@@ -166,13 +173,15 @@ class TransformerSeq2Seq(Seq2Seq):
             shape = (len(ids), 2, self.heads, new, self.head.in_features // self.heads)
             held = [self.target.weight.new_zeros(shape) for _ in names]
         cache = Cache([each.transpose(0, 1) for each in held], held[0].size(3) - new)
-        hidden = self._write(ids, state, cache, Sight(square=self.square and new > 1), None)
+        hidden = self._write(ids, state, cache, AttentionMask(causal=self.causal and new > 1), None)
         return self.head(hidden[:, -1]), {**state, **dict(zip(names, held, strict=True))}
 
-    def _write(self, ids: Tensor, state: State, cache: Cache | None, sight: Sight, look: Maps | None) -> Tensor:
+    def _write(
+        self, ids: Tensor, state: State, cache: Cache | None, attention_mask: AttentionMask, look: Maps | None
+    ) -> Tensor:
         first = cache.length if cache else 0
-        x = self.drop(self.target(ids) * self.scale + self.waves[first : first + ids.size(1)])
+        x = self.drop(self.target(ids) * self.scale + self.positions[first : first + ids.size(1)])
         for i, block in enumerate(self.layers):
             assert isinstance(block, DecoderBlock)
-            x = block.write(x, sight, state[f"source.{i}"], state["mask"], cache, i, look)
+            x = block.write(x, attention_mask, state[f"source.{i}"], state["mask"], cache, i, look)
         return self.norm(x)

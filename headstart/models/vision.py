@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headstart.models.transformer import Block, Sight
+from headstart.models.block import AttentionMask, Block
 from headstart.shapes import ImageConfig, PatchConfig, TransformerConfig
 
 Stages = tuple[tuple[int, int, int, int, int], ...]  # expansion, channels, blocks, stride of the first, kernel
@@ -107,7 +107,7 @@ class ImageTransformer(Encoder):
     def forward(self, pixels: Tensor) -> Tensor:
         x = self.patches(pixels).flatten(2).mT + self.positions  # (B, T, D)
         for layer in self.layers:
-            x, _ = layer(x, Sight())
+            x, _ = layer(x, AttentionMask())
         return self.norm(x).mean(1)
 
 

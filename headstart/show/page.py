@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headstart.show.table import label
 from headstart.text.visible import shown
@@ -21,10 +21,15 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-    from headstart.show.inspection import Inspection
+
+class Shown(Protocol):
+    """One text with its views; the template reads the rest."""
+
+    @property
+    def text(self) -> str: ...
 
 
-def page(inspections: Sequence[Inspection]) -> str:
+def page(inspections: Sequence[Shown]) -> str:
     """One HTML file that holds all it needs, with any number of inspections."""
     script = _resource("view.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -33,7 +38,7 @@ def page(inspections: Sequence[Inspection]) -> str:
     )  # fmt: skip
 
 
-def fragment(inspections: Sequence[Inspection]) -> str:
+def fragment(inspections: Sequence[Shown]) -> str:
     """A part of another page, such as a notebook: no id that could be there twice, no style for anything else."""
     return _environment().get_template("fragment.html.j2").render(
         inspections=inspections, script=_as_is(_resource("view.js")), css=_as_is(_resource("view.css"))

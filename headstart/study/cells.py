@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 
 from headstart.config import AnyConfig
 from headstart.errors import BusyError, ConfigError, DataError, Stopped, UserError
+from headstart.runs.disk import write_file
+from headstart.runs.record_shapes import GridSettings
+from headstart.runs.records import read_json
+from headstart.runs.run import Run
+from headstart.runs.watch import Watch
 from headstart.strict_json import to_json
 from headstart.text.files import file_facts
-from headstart.train.disk import write_file
-from headstart.train.record_shapes import GridSettings
-from headstart.train.records import read_json
-from headstart.train.run import Run
-from headstart.train.watch import Watch
 
 C = TypeVar("C", bound=AnyConfig)
 Job = Callable[..., object]  # (settings, run directory, resume=, watch=)

@@ -12,15 +12,15 @@ import io
 from pathlib import Path
 from typing import Any
 
+from headstart.hub.packs import get_pack, pack_folder
 from headstart.models.decode import Sampling
+from headstart.runs.disk import write_file
+from headstart.runs.watch import Watch
 from headstart.schema import parse
 from headstart.study.plan import StudyConfig
 from headstart.study.study import Study
-from headstart.text.packs import get_pack, pack_folder
 from headstart.text.split import hash_split
 from headstart.text.tables import read_columns
-from headstart.train.disk import write_file
-from headstart.train.watch import Watch
 from headstart.use.language import LanguageModel
 from headstart.use.predict import Classifier
 

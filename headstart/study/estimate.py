@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headstart.bases.regression import ENOUGH
 from headstart.config import FinetuneConfig
+from headstart.jobs.estimate import estimate
 from headstart.shapes import PRESETS
 from headstart.study.plan import BaseRun, Cell, StudyConfig, arms_of, cells, named_bases, trials
 from headstart.text.split import SELECTED_FROM, split_labelled
-from headstart.train.estimate import estimate
-from headstart.train.regression import ENOUGH
 
 TFIDF = (
     0.2,

@@ -18,6 +18,10 @@ from numpy.typing import NDArray
 
 from headstart.errors import DataError, ModelError
 from headstart.quantities import counted
+from headstart.runs.disk import write_file
+from headstart.runs.record_shapes import StudyState
+from headstart.runs.records import read_json
+from headstart.runs.run import Run
 from headstart.schema import parse, read_toml
 from headstart.shapes import PRESETS
 from headstart.strict_json import to_json
@@ -39,10 +43,6 @@ from headstart.study.taken import Taken, go_on, missing_cells, result_of, take, 
 from headstart.study.verdict import verdict
 from headstart.tasks.metrics import brier, calibration_error, confusion, macro_f1
 from headstart.text.split import Labelled, split_labelled
-from headstart.train.disk import write_file
-from headstart.train.record_shapes import StudyState
-from headstart.train.records import read_json
-from headstart.train.run import Run
 
 IMBALANCED = 2.0  # times as many rows of the commonest class as of the rarest: macro-F1 leads
 MISTAKES, DISAGREEMENTS = 10, 20  # shown

@@ -30,6 +30,15 @@ from typing import Any
 
 from headstart.config import LabelledConfig, MatchConfig
 from headstart.errors import ConfigError, DataError, ModelError, Stopped, UserError
+from headstart.runs.disk import make_folder, write_file
+from headstart.runs.environment import environment
+from headstart.runs.lock import lock_folder
+from headstart.runs.manifest import unverified, verifying
+from headstart.runs.parent import end_with_parent
+from headstart.runs.record_shapes import StudyState
+from headstart.runs.records import read_json
+from headstart.runs.run import Run, holds_something
+from headstart.runs.watch import Watch
 from headstart.schema import differences, parse, read_toml, to_toml
 from headstart.shapes import PRESETS, HuggingFaceConfig
 from headstart.strict_json import to_json
@@ -41,15 +50,6 @@ from headstart.text.files import file_facts
 from headstart.text.hygiene import refuse_leaks
 from headstart.text.read import text_files
 from headstart.text.split import SELECTED_FROM, Labelled, draw, split_labelled
-from headstart.train.disk import make_folder, write_file
-from headstart.train.environment import environment
-from headstart.train.lock import lock_folder
-from headstart.train.manifest import unverified, verifying
-from headstart.train.parent import end_with_parent
-from headstart.train.record_shapes import StudyState
-from headstart.train.records import read_json
-from headstart.train.run import Run, holds_something
-from headstart.train.watch import Watch
 
 WEIGHTS = (".safetensors", ".gguf", ".bin")  # files of a model that hold them
 MAY_GROW = ("seeds", "arms", "labels", "bases")  # a study can be extended by these: cells do not depend on each other
@@ -144,7 +144,7 @@ def _given(cfg: StudyConfig) -> list[BaseRun]:
 
 
 def _found(base: str) -> BaseRun:
-    from headstart.train.pretrained import find_base
+    from headstart.bases.pretrained import find_base
 
     folder = find_base(base)
     return BaseRun(base, _run_of(folder), _shape(folder), _elsewhere(folder))
@@ -168,7 +168,7 @@ def _run_of(folder: Path) -> Path:
 def _pretrained(out: Path, cfg: StudyConfig, watch: Watch) -> Iterator[BaseRun]:
     """The bases that are pretrained as a step of the study: one for each objective, same text, same budget."""
     for objective in cfg.objectives if cfg.pretrain else ():
-        from headstart.train.pretrain import pretrain
+        from headstart.jobs.pretrain import pretrain
 
         path = (out / "bases" / objective).absolute()
         watch.note(f"Pretraining: {objective} ...")
@@ -185,7 +185,7 @@ def _shape(folder: Path) -> str:
             raise ModelError(f"{folder.parent} matches captions and pictures, and is no base of a classifier.")
         shape, tokenizer = config.model, (folder / "tokenizer.json").read_bytes()
     else:
-        from headstart.train.pretrained import read_shape
+        from headstart.bases.pretrained import read_shape
 
         shape, made = read_shape(folder)
         tokenizer = made.to_json().encode()
@@ -342,7 +342,7 @@ def run_cell(work: _Work) -> Outcome:
 
 
 def _run_finetuning(work: _Work, path: Path) -> None:
-    from headstart.train.finetune import finetune
+    from headstart.jobs.finetune import finetune
 
     cfg = finetuning(work.cfg, work.cell, (work.out / "features").absolute())
     if work.jobs > 1 and not cfg.train.threads:

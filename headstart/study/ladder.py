@@ -24,14 +24,14 @@ from pydantic import Field
 from headstart.config import TranslateConfig
 from headstart.errors import ConfigError, DataError
 from headstart.quantities import counted
+from headstart.runs.record_shapes import TranslateData
+from headstart.runs.run import Run
+from headstart.runs.watch import Watch
 from headstart.schema import Frozen, merge, parse
 from headstart.study.cells import finished, keep_settings, run_missing, write_results
 from headstart.study.plots import curve, plot_ladder_curves, plot_ladder_heatmap
 from headstart.text.pairs import split_pairs
 from headstart.text.read import text_files
-from headstart.train.record_shapes import TranslateData
-from headstart.train.run import Run
-from headstart.train.watch import Watch
 
 VARIED = {"data.pairs": "PAIRS", "model.kind": "--model", "model.hidden": "--hidden", "train.seed": "--seeds"}
 COLUMNS = ("data", "rows", "model", "hidden", "parameters", "seeds", "loss", "loss_sd", "exact_match", "seconds")
@@ -82,7 +82,7 @@ def training(cfg: LadderConfig, cell: Cell) -> TranslateConfig:
 
 def climb(cfg: LadderConfig, out: str | Path, watch: Watch | None = None) -> dict[str, Any]:
     """Run every cell that is not finished, and gather what came out."""
-    from headstart.train.translate import translate
+    from headstart.jobs.translate import translate
 
     watch, out = watch or Watch(), Path(out)
     _refuse_varied(cfg.settings)

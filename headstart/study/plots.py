@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headstart.runs.disk import write_file
+from headstart.runs.run import Run
 from headstart.show.picture import axes
-from headstart.train.disk import write_file
-from headstart.train.run import Run
 
 
 def curve(run: Run, split: str, score: str) -> tuple[list[int], list[float]]:

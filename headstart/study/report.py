@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headstart import quantities
+from headstart.runs.disk import write_file
 from headstart.show.picture import INK, inline
 from headstart.study.figures import looks, main_picture, pictures
 from headstart.study.results import Arm, Data, Disagreement, Results
-from headstart.train.disk import write_file
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -14,9 +14,9 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from headstart.errors import DataError, ModelError
+from headstart.runs.record_shapes import Shape
+from headstart.runs.records import read_json
 from headstart.text.visible import all_shown
-from headstart.train.record_shapes import Shape
-from headstart.train.records import read_json
 
 Interval = tuple[float, float]
 Number = int | float  # a count, or the mean of counts

@@ -11,16 +11,16 @@ from typing import Any
 
 from headstart.errors import DataError, ModelError
 from headstart.quantities import counted
+from headstart.runs.disk import write_file
+from headstart.runs.record_shapes import StudyResults, StudyState
+from headstart.runs.records import read_json
+from headstart.runs.watch import Watch
 from headstart.schema import parse
 from headstart.study.figures import main_picture
 from headstart.study.gather import gather
 from headstart.study.plan import StudyConfig
 from headstart.study.report import study_html, write_report
 from headstart.study.results import Results
-from headstart.train.disk import write_file
-from headstart.train.record_shapes import StudyResults, StudyState
-from headstart.train.records import read_json
-from headstart.train.watch import Watch
 
 
 class Study:

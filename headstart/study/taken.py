@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from headstart.errors import ModelError
 from headstart.quantities import counted
+from headstart.runs.run import Run
 from headstart.study.plan import BASELINES, Arm, StudyConfig, cells
 from headstart.text.split import Labelled
-from headstart.train.run import Run
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,13 @@ from headstart.config import MatchConfig
 from headstart.errors import ConfigError
 from headstart.images.captions import table_of
 from headstart.quantities import counted, points, signed
+from headstart.runs.record_shapes import MatchData
+from headstart.runs.run import Run
+from headstart.runs.watch import Watch
 from headstart.schema import Frozen, merge, parse
 from headstart.study.cells import finished, keep_settings, run_missing, write_results
 from headstart.study.plots import plot_recalls
 from headstart.study.statistics import split_interval
-from headstart.train.record_shapes import MatchData
-from headstart.train.run import Run
-from headstart.train.watch import Watch
 
 RECALLS = ("recall@1", "recall@5", "recall@10")
 COLUMNS = ("text", "image", "trained", "splits", *RECALLS, "trained_parameters", "seconds")
@@ -80,7 +80,7 @@ def training(cfg: TowersConfig, arm: Arm, split: int) -> MatchConfig:
 
 def compare_towers(cfg: TowersConfig, out: str | Path, watch: Watch | None = None) -> dict[str, Any]:
     """Run every cell that is not finished, and gather what came out."""
-    from headstart.train.match import match
+    from headstart.jobs.match import match
 
     out, split = Path(out), range(cfg.splits)
     planned = [(arm.cell(k), training(cfg, arm, k)) for k in split for arm in arms(cfg)]

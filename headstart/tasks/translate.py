@@ -13,9 +13,10 @@ from torch import Tensor
 
 from headstart.models.decode import Hypothesis, TranslationStep, search
 from headstart.models.seq2seq import Seq2Seq
+from headstart.shapes import IGNORE
 from headstart.tasks.metrics import summed
 from headstart.tasks.translation_scores import ratio
-from headstart.text.batch import IGNORE, Batches, Numbers, Rng, RowBatches, by_length, in_order, next_token, pad
+from headstart.text.batch import Batches, Numbers, Rng, RowBatches, by_length, in_order, next_token, pad
 from headstart.text.pairs import Pair
 from headstart.text.tokenizer import Tokenizer, TokenRows
 

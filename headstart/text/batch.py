@@ -17,9 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headstart.shapes import IGNORE
 from headstart.text.tokenizer import Tokenizer, TokenRows
 
-IGNORE = -100  # a target that does not count
 BUCKET = 50  # batches whose rows are sorted by length together
 
 Ids = NDArray[np.int32]

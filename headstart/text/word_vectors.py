@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headstart.errors import DataError, ResourceError, did_you_mean, first_line
+from headstart.hub.pack_contents import PACKS
+from headstart.hub.packs import located
 from headstart.regular_file import open_regular, read_regular
 from headstart.text.files import check_file
-from headstart.text.pack_contents import PACKS
-from headstart.text.packs import located
 
 Found = dict[str, NDArray[np.float32]]
 WIDEST = 4096  # numbers of a vector

@@ -1,1 +1,1 @@
-"""The one loop, the jobs that call it, and the run directory they write."""
+"""The training loop, and nothing that knows what is trained."""

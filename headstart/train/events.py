@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from headstart.errors import ResourceError
-from headstart.train.disk import attempt, make_folder
-from headstart.train.log import Log
-from headstart.train.run import Run
-from headstart.train.watch import Watch
+from headstart.runs.disk import attempt, make_folder
+from headstart.runs.log import Log
+from headstart.runs.run import Run
+from headstart.runs.watch import Watch
 
 
 class Events:

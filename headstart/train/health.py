@@ -12,10 +12,10 @@ from torch import Tensor
 
 from headstart.config import TrainConfig
 from headstart.errors import DivergedError
+from headstart.runs.checkpoint import Progress
+from headstart.runs.run import Run
+from headstart.runs.watch import Watch
 from headstart.text.batch import Batches
-from headstart.train.checkpoint import Progress
-from headstart.train.run import Run
-from headstart.train.watch import Watch
 
 RECENT = 32  # updates whose median loss the next one is held against
 SPIKE = 3.0  # times that median

@@ -16,14 +16,14 @@ from torch import Tensor, nn
 
 from headstart.config import TrainConfig
 from headstart.errors import ConfigError, Stopped
+from headstart.runs.checkpoint import Progress, Saver, Tensors, load_checkpoint, load_weights, weights
+from headstart.runs.run import Run
+from headstart.runs.watch import Watch
 from headstart.text.batch import AnyBatch, B, Batches
-from headstart.train.checkpoint import Progress, Saver, Tensors, load_checkpoint, load_weights, weights
 from headstart.train.events import Events
 from headstart.train.health import Health
 from headstart.train.memory import memory_errors
 from headstart.train.optim import build_optimizer, learning_rate
-from headstart.train.run import Run
-from headstart.train.watch import Watch
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 M = TypeVar("M", bound=nn.Module)

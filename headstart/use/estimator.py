@@ -19,14 +19,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from headstart.config import FinetuneConfig, PretrainConfig
 from headstart.errors import DataError, Stopped, UserError, shortened
+from headstart.jobs.finetune import finetune
+from headstart.jobs.pretrain import pretrain
 from headstart.models.decode import Sampling
 from headstart.quantities import counted
+from headstart.runs.run import Run
 from headstart.schema import merge, parse
 from headstart.shapes import PRESETS
 from headstart.text.split import SELECTED_FROM
-from headstart.train.finetune import finetune
-from headstart.train.pretrain import pretrain
-from headstart.train.run import Run
 from headstart.use import language, predict
 
 

@@ -22,15 +22,15 @@ from headstart.errors import ModelError, UserError
 from headstart.models.huggingface import KINDS
 from headstart.models.layout import counterpart, to_disk
 from headstart.regular_file import read_regular
+from headstart.runs.card import named, plain
+from headstart.runs.checkpoint import weights
+from headstart.runs.disk import make_folder, write_file
+from headstart.runs.model_dir import Saved, complaints, describe_model, read_model
+from headstart.runs.run import Run
 from headstart.shapes import HuggingFaceConfig
 from headstart.strict_json import to_json
 from headstart.text.batch import pad
 from headstart.text.tokenizer import Tokenizer
-from headstart.train.card import named, plain
-from headstart.train.checkpoint import weights
-from headstart.train.disk import make_folder, write_file
-from headstart.train.model_dir import Saved, complaints, describe_model, read_model
-from headstart.train.run import Run
 from headstart.use.language import refuse_distilled
 
 # A dense layer and a tanh pass on what is this small: a power of two, so that nothing is rounded on the way.

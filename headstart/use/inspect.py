@@ -17,24 +17,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headstart.bases.pretrained import made_elsewhere, open_base
 from headstart.config import PretrainConfig, TranslateConfig
 from headstart.errors import ConfigError, DataError, ModelError
 from headstart.models.decode import LanguageStep, Sampling, generate
 from headstart.models.heads import POOLS, Model
 from headstart.quantities import counted
+from headstart.runs.model_dir import Saved, read_model
+from headstart.runs.run import Run
+from headstart.runs.watch import Watch
 from headstart.show.attention import AttentionMaps, square
 from headstart.show.attribution import ClassAttribution
-from headstart.show.inspection import Inspection
 from headstart.show.labels import LabelProbabilities
 from headstart.show.probabilities import Belief, Place, TokenProbabilities
-from headstart.show.view import View
+from headstart.show.view import Inspection, View
 from headstart.tasks.classify import class_rows
 from headstart.text.read import Example
 from headstart.text.tokenizer import Tokenizer, truncated
-from headstart.train.model_dir import Saved, read_model
-from headstart.train.pretrained import made_elsewhere, open_base
-from headstart.train.run import Run
-from headstart.train.watch import Watch
 from headstart.use.attribution import attribute, class_evidence
 from headstart.use.change import compare
 from headstart.use.layers import FOLDS, layer_features, logit_lens, probe_layers

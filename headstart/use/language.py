@@ -11,12 +11,12 @@ import torch
 from headstart.config import CorpusConfig, PretrainConfig
 from headstart.errors import ConfigError, ModelError
 from headstart.models.decode import LanguageStep, Sampling, generate
+from headstart.runs.model_dir import Saved, read_model
+from headstart.runs.run import Run
 from headstart.schema import parse
 from headstart.tasks.language import Language, LanguageText
 from headstart.text.files import PLAIN, Reading
 from headstart.text.read import read_corpus
-from headstart.train.model_dir import Saved, read_model
-from headstart.train.run import Run
 
 
 class LanguageModel:

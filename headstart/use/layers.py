@@ -14,11 +14,11 @@ from torch import Tensor
 
 from headstart.errors import DataError, ModelError
 from headstart.models.heads import Model, Pooling
+from headstart.runs.watch import Watch
 from headstart.show.layers import LayerProbes, LogitLens, Probe
 from headstart.tasks.metrics import accuracy_interval
 from headstart.text.batch import pad
 from headstart.text.tokenizer import Tokenizer, TokenRows
-from headstart.train.watch import Watch
 
 FOLDS = 5
 AT_ONCE = 32  # rows in one pass

@@ -8,16 +8,16 @@ from typing import Any
 
 import torch
 
+from headstart.bases.matcher import open_matcher
 from headstart.config import CaptionsConfig
 from headstart.errors import DataError, UserError
 from headstart.images.captions import read_captions
 from headstart.images.read import refuse_bad
+from headstart.jobs.match import scores_of
+from headstart.runs.run import Run
+from headstart.runs.watch import Watch
 from headstart.tasks.metrics import class_scores
 from headstart.tasks.retrieve import Embedded
-from headstart.train.match import scores_of
-from headstart.train.matcher import open_matcher
-from headstart.train.run import Run
-from headstart.train.watch import Watch
 from headstart.use.search import ImageSearch
 
 TEMPLATES = ("a photo of a {}", "a picture of a {}", "{}")  # a label becomes the mean of these captions

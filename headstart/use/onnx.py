@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headstart.errors import ModelError, UserError, first_line
+from headstart.runs.manifest import verifying
 from headstart.text.files import check_file
 from headstart.text.protobuf import Bytes, fields
 from headstart.text.tokenizer import Tokenizer, rows_to_read
-from headstart.train.manifest import verifying
 from headstart.use.labels import labelled
 
 AT_ONCE = 64  # texts

@@ -16,13 +16,13 @@ import numpy as np
 import torch
 
 from headstart.errors import ModelError, UserError
+from headstart.runs.disk import write_file
+from headstart.runs.model_dir import Saved, read_model
+from headstart.runs.run import Run
 from headstart.tasks.metrics import class_scores
 from headstart.text.batch import pad
 from headstart.text.read import Example, read_labelled
 from headstart.text.tokenizer import Tokenizer
-from headstart.train.disk import write_file
-from headstart.train.model_dir import Saved, read_model
-from headstart.train.run import Run
 from headstart.use.export import refuse_windows
 from headstart.use.labels import known_rows
 from headstart.use.language import refuse_distilled

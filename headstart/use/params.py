@@ -12,15 +12,15 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from headstart.config import FinetuneConfig, TranslateConfig
 from headstart.errors import ConfigError, did_you_mean
+from headstart.jobs.translate import build_seq2seq, read_translator
 from headstart.models.base import freeze, parameter_table
 from headstart.models.heads import Model, every_token
 from headstart.models.seq2seq import Seq2Seq
+from headstart.runs.model_dir import HeadSpec, build_model, read_model
+from headstart.runs.run import Run
 from headstart.schema import parse
 from headstart.shapes import PRESETS, Seq2SeqConfig, TransformerConfig
 from headstart.show.parameters import Module, Parameters
-from headstart.train.model_dir import HeadSpec, build_model, read_model
-from headstart.train.run import Run
-from headstart.train.translate import build_seq2seq, read_translator
 
 TRANSLATORS = ("gru", "lstm", "gru-additive", "lstm-additive", "attention", "transformer")
 GATES = {"gru": 3, "lstm": 4}  # matrices of a recurrent layer, for its input and for its state

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from headstart.errors import ModelError
+from headstart.runs.model_dir import Saved, read_model
+from headstart.runs.run import Run
 from headstart.tasks.classify import most_probable, probabilities
 from headstart.tasks.metrics import class_scores, confusion, scores_by_class
 from headstart.text.files import PLAIN, Reading
 from headstart.text.read import read_labelled
-from headstart.train.model_dir import Saved, read_model
-from headstart.train.run import Run
 from headstart.use.labels import known_rows, labelled
 
 

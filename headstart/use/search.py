@@ -12,17 +12,17 @@ from pathlib import Path
 
 from torch import Tensor
 
+from headstart.bases.matcher import SavedMatcher, open_matcher
 from headstart.config import CaptionsConfig, MatchConfig
 from headstart.errors import DataError, did_you_mean
+from headstart.hub.packs import get_pack, located, pack_folder
 from headstart.images.captions import Captions, read_captions
 from headstart.images.read import ended, find_images, read_image, refuse_bad
+from headstart.jobs.match import match
+from headstart.runs.run import Run, runs_in
+from headstart.runs.watch import Watch
 from headstart.schema import parse
 from headstart.show.contact_sheet import Asked, CaptionEdits, ContactSheet, Found, Word
-from headstart.text.packs import get_pack, located, pack_folder
-from headstart.train.match import match
-from headstart.train.matcher import SavedMatcher, open_matcher
-from headstart.train.run import Run, runs_in
-from headstart.train.watch import Watch
 
 THUMBNAIL = 160  # pixels of the longer side
 EMOJI_SIZE = 96  # pixels that the tower reads of an emoji, which has 72: more would take longer and show no more

@@ -15,14 +15,14 @@ from torch import Tensor
 
 from headstart.config import TranslateConfig
 from headstart.errors import DataError, ModelError
+from headstart.jobs.translate import Said, Translator, pieces_of, read_translator, rows_scored, scores_of
+from headstart.runs.run import Run
 from headstart.show.attention import AttentionMaps, square
 from headstart.tasks.translate import TranslateText, translations
 from headstart.tasks.translation_scores import where_it_fails
 from headstart.text.batch import pad
 from headstart.text.files import PLAIN, Reading
 from headstart.text.pairs import read_pairs
-from headstart.train.run import Run
-from headstart.train.translate import Said, Translator, pieces_of, read_translator, rows_scored, scores_of
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 from headstart.config import PretrainConfig
+from headstart.jobs.pretrain import pretrain
+from headstart.runs.run import FORMAT
 from headstart.schema import parse
-from headstart.train.pretrain import pretrain
-from headstart.train.run import FORMAT
 
 SETTINGS = {
     "data": {"paths": ["corpus.txt"], "unit": "line"},

@@ -64,7 +64,7 @@ def test_looking_gives_the_same_states_and_weights_that_sum_to_one(base: Base) -
 
 def test_reading_token_by_token_gives_the_states_of_reading_at_once(base: Base) -> None:
     if not base.causal:
-        with pytest.raises((AssertionError, NotImplementedError), match="two-way"):
+        with pytest.raises((AssertionError, NotImplementedError), match="bidirectional"):
             base.new_cache(1)
         return
     ids = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6], [5, 3, 5, 8, 9, 7, 9, 3]])

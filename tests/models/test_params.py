@@ -9,8 +9,8 @@ import pytest
 
 from headstart.errors import ConfigError
 from headstart.models.base import freeze
+from headstart.runs.model_dir import HeadSpec, build_model
 from headstart.shapes import TransformerConfig
-from headstart.train.model_dir import HeadSpec, build_model
 from headstart.use.params import describe, preset_parameters, translator_parameters
 
 

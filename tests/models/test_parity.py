@@ -13,9 +13,9 @@ from torch.testing import assert_close
 from headstart.models.heads import LanguageHead, Model
 from headstart.models.layout import from_disk, to_disk
 from headstart.models.transformer import Transformer, sinusoids
+from headstart.runs.checkpoint import load_weights, weights
 from headstart.shapes import TransformerConfig
 from headstart.text.batch import pad
-from headstart.train.checkpoint import load_weights, weights
 
 transformers = pytest.importorskip("transformers")
 TIGHT = {"atol": 2e-5, "rtol": 1e-4}

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
+from headstart.jobs.translate import build_seq2seq
+from headstart.models.block import Attention, AttentionMask
 from headstart.models.decode import TranslationStep, search
 from headstart.models.seq2seq import DecoderBlock, Seq2Seq, TransformerSeq2Seq
-from headstart.models.transformer import Attention, Sight
 from headstart.shapes import Seq2SeqConfig
 from headstart.text.batch import IGNORE, pad
-from headstart.train.translate import build_seq2seq
 
 TIGHT = {"atol": 2e-5, "rtol": 1e-4}
 MODELS: dict[str, dict[str, Any]] = {
@@ -121,8 +121,8 @@ def test_the_transformer_is_torch_transformer() -> None:
         yours.load_state_dict(_their_names(mine))
     theirs.encoder.norm.load_state_dict(ours.encoder.norm.state_dict())
     theirs.decoder.norm.load_state_dict(ours.norm.state_dict())
-    source = ours.encoder.tokens(SOURCE) * 4 + ours.waves[: SOURCE.size(1)]
-    target = ours.target(TARGET) * 4 + ours.waves[: TARGET.size(1)]
+    source = ours.encoder.tokens(SOURCE) * 4 + ours.positions[: SOURCE.size(1)]
+    target = ours.target(TARGET) * 4 + ours.positions[: TARGET.size(1)]
     square = nn.Transformer.generate_square_subsequent_mask(TARGET.size(1), dtype=torch.bool)
     expected = theirs(
         source, target, tgt_mask=square, src_key_padding_mask=~MASK, memory_key_padding_mask=~MASK, tgt_is_causal=True
@@ -159,7 +159,7 @@ def test_one_head_is_scaled_dot_product_attention_as_its_equations_say(causal: b
     if causal:
         scores = scores + torch.tril(torch.ones_like(scores) * -1e7, diagonal=-1)  # a key after its query
     weights = scores.softmax(dim=1)
-    assert_close(attention(x, Sight(square=causal))[0], torch.bmm(weights.transpose(2, 1), v), **TIGHT)
+    assert_close(attention(x, AttentionMask(causal=causal))[0], torch.bmm(weights.transpose(2, 1), v), **TIGHT)
 
 
 def test_without_the_causal_mask_the_loss_collapses_and_translation_fails() -> None:

@@ -202,10 +202,10 @@ def _tokenizers(here: Path, texts: list[str]) -> None:
 
 def _runs(made: Path) -> None:
     from headstart.config import FinetuneConfig, PretrainConfig, TranslateConfig
+    from headstart.jobs.finetune import finetune
+    from headstart.jobs.pretrain import pretrain
+    from headstart.jobs.translate import translate
     from headstart.schema import parse
-    from headstart.train.finetune import finetune
-    from headstart.train.pretrain import pretrain
-    from headstart.train.translate import translate
     from headstart.use.onnx_export import export_onnx
 
     texts = made / "texts"

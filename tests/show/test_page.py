@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from headstart.show.attention import AttentionMaps, square
-from headstart.show.inspection import Inspection
 from headstart.show.page import page
 from headstart.show.probabilities import Belief, Place, TokenProbabilities
 from headstart.show.table import label
+from headstart.show.view import Inspection
 from headstart.text.visible import shown
 
 HOSTILE = [

@@ -7,12 +7,12 @@ from zipfile import ZipFile
 
 import pytest
 
+from headstart.hub.pack_contents import PACKS, Pack
+from headstart.runs.watch import Watch
 from headstart.study.baselines import majority, tfidf
 from headstart.study.demo import PACK, fetched, write_data
-from headstart.text.pack_contents import PACKS, Pack
 from headstart.text.read import read_corpus, read_labelled
 from headstart.text.split import Labelled
-from headstart.train.watch import Watch
 
 
 def reviews(path: Path) -> Path:

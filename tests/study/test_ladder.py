@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from headstart.errors import ConfigError, DataError, Stopped
+from headstart.runs.run import Run
+from headstart.runs.watch import Watch
 from headstart.schema import parse
 from headstart.study.ladder import LadderConfig, cells, climb
-from headstart.train.run import Run
-from headstart.train.watch import Watch
 
 
 @pytest.fixture

@@ -21,12 +21,12 @@ import headstart
 from headstart.cli import app
 from headstart.config import PretrainConfig
 from headstart.errors import ConfigError, DataError, DivergedError, Stopped
+from headstart.jobs.pretrain import pretrain
 from headstart.schema import parse, read_toml, to_toml
 from headstart.study import grid
 from headstart.study.plan import BaseRun, StudyConfig, arms_of, named_bases
 from headstart.study.results import Cost
 from headstart.study.study import Study
-from headstart.train.pretrain import pretrain
 
 ARMS = ("majority", "tfidf", "scratch", "frozen", "full")
 
@@ -153,7 +153,7 @@ def test_a_study_killed_half_way_gives_the_same_table(whole, base, rows, tmp_pat
 
 
 def test_a_failed_cell_is_told_and_not_averaged_away(base, rows, tmp_path, monkeypatch):
-    from headstart.train import finetune
+    from headstart.jobs import finetune
 
     train = finetune.train
 

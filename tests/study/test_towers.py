@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from headstart.cli import app
 from headstart.errors import ConfigError
+from headstart.runs.run import Run
 from headstart.schema import parse
 from headstart.study.towers import TowersConfig, arms, compare_towers, gather
-from headstart.train.run import Run
 
 TRAIN = {"steps": 3, "batch_size": 16, "threads": 1, "tensorboard": False}
 

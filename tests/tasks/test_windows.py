@@ -9,15 +9,15 @@ import torch
 from torch.testing import assert_close
 
 from headstart.config import FinetuneConfig, TokenizerConfig
+from headstart.jobs.finetune import finetune
 from headstart.models.heads import ClassHead, Model, mean_real
 from headstart.models.transformer import Transformer
+from headstart.runs.run import Run
 from headstart.schema import parse
 from headstart.shapes import TransformerConfig
 from headstart.tasks.classify import Classify, ClassifyText, WindowBatch, probabilities, rows_of
 from headstart.text.read import Example
 from headstart.text.tokenizer import Tokenizer
-from headstart.train.finetune import finetune
-from headstart.train.run import Run
 from headstart.use.predict import Classifier
 
 LONG = " ".join(f"w{i}" for i in range(60))

@@ -15,17 +15,17 @@ import torch
 
 from headstart.config import PretrainConfig, TrainConfig
 from headstart.models.heads import Model
+from headstart.runs.checkpoint import Progress, Tensors, fingerprint, load_checkpoint, weights
+from headstart.runs.model_dir import HeadSpec, build_model
+from headstart.runs.run import Run
+from headstart.runs.watch import Watch
 from headstart.schema import parse
 from headstart.shapes import TransformerConfig
 from headstart.tasks.language import Language
 from headstart.text.batch import Batch, RowBatches, in_order, next_token
 from headstart.text.tokenizer import TokenRows
-from headstart.train.checkpoint import Progress, Tensors, fingerprint, load_checkpoint, weights
 from headstart.train.loop import train
-from headstart.train.model_dir import HeadSpec, build_model
 from headstart.train.optim import build_optimizer
-from headstart.train.run import Run
-from headstart.train.watch import Watch
 
 ROWS = TokenRows.of([[2, *range(5 + i, 10 + i + i % 4), 3] for i in range(8)])
 WRITES = ("open", "write", "pwrite", "fsync", "rename", "replace", "mkdir", "ftruncate")

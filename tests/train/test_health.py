@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 from headstart.cli import app
 from headstart.errors import DivergedError, ResourceError
 from headstart.models.heads import Model
+from headstart.runs.checkpoint import fingerprint, weights
 from headstart.tasks.language import Language
 from headstart.text.batch import Batch
-from headstart.train.checkpoint import fingerprint, weights
 
 INF, NAN = math.inf, math.nan
 

@@ -16,18 +16,18 @@ from torch.testing import assert_close
 from headstart.config import PretrainConfig, TrainConfig
 from headstart.errors import DivergedError
 from headstart.models.heads import Model
+from headstart.runs.checkpoint import weights
+from headstart.runs.model_dir import HeadSpec, build_model
+from headstart.runs.run import Run
+from headstart.runs.watch import Watch
 from headstart.schema import parse
 from headstart.shapes import TransformerConfig
 from headstart.tasks.classify import Classify
 from headstart.tasks.language import Language
 from headstart.text.batch import Batch, RowBatches, hidden_tokens, in_order, next_token, pad
 from headstart.text.tokenizer import TokenRows
-from headstart.train.checkpoint import weights
 from headstart.train.loop import train
-from headstart.train.model_dir import HeadSpec, build_model
 from headstart.train.optim import learning_rate
-from headstart.train.run import Run
-from headstart.train.watch import Watch
 
 ROWS = TokenRows.of([[2, *range(5 + i, 10 + i + i % 4), 3] for i in range(8)])  # of four lengths
 ANY_CONFIG = parse(PretrainConfig, {"data": {"paths": ["unused.txt"]}})

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from headstart.config import TrainConfig
+from headstart.runs.model_dir import HeadSpec, build_model
 from headstart.shapes import TransformerConfig
 from headstart.train.loop import apply_gradients
-from headstart.train.model_dir import HeadSpec, build_model
 from headstart.train.optim import build_optimizer
 
 

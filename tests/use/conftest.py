@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from headstart.config import FinetuneConfig, PretrainConfig
+from headstart.jobs.finetune import finetune
+from headstart.jobs.pretrain import pretrain
 from headstart.schema import parse
-from headstart.train.finetune import finetune
-from headstart.train.pretrain import pretrain
 
 GOOD, BAD = ("lovely", "warm", "bright", "clever"), ("awful", "cold", "dull", "stupid")
 ROWS = [

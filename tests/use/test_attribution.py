@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from headstart.cli import app
 from headstart.errors import ConfigError
+from headstart.runs.model_dir import HeadSpec, build_model
 from headstart.shapes import TransformerConfig
 from headstart.show.attribution import Attribution, ClassAttribution
 from headstart.text.read import Example
-from headstart.train.model_dir import HeadSpec, build_model
 from headstart.use.attribution import attribute
 from headstart.use.inspect import Inspector, inspect
 

@@ -18,13 +18,13 @@ from typer.testing import CliRunner, Result
 from headstart.cli import app
 from headstart.config import FinetuneConfig, PretrainConfig, TokenizerConfig
 from headstart.errors import ModelError, UserError
+from headstart.jobs.finetune import finetune
+from headstart.jobs.pretrain import pretrain
 from headstart.models.decode import Sampling
 from headstart.models.huggingface import KINDS
 from headstart.schema import parse
 from headstart.shapes import HuggingFaceConfig
 from headstart.text.tokenizer import Tokenizer, rows_to_read
-from headstart.train.finetune import finetune
-from headstart.train.pretrain import pretrain
 from headstart.use.export import export_transformers
 from headstart.use.language import LanguageModel
 from headstart.use.predict import Classifier

@@ -18,13 +18,13 @@ from typer.testing import CliRunner
 
 from headstart.cli import app
 from headstart.errors import ConfigError, ModelError, UserError
+from headstart.jobs.pretrain import sample
 from headstart.models.decode import Sampling
+from headstart.runs.model_dir import HeadSpec, build_model
 from headstart.shapes import TransformerConfig
 from headstart.show.attention import AttentionMaps
 from headstart.show.probabilities import TokenProbabilities
 from headstart.text.tokenizer import Tokenizer
-from headstart.train.model_dir import HeadSpec, build_model
-from headstart.train.pretrain import sample
 from headstart.use.inspect import Inspector, attention_maps, inspect
 from headstart.use.language import LanguageModel
 

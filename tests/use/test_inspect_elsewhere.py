@@ -12,12 +12,12 @@ from torch.testing import assert_close
 
 from headstart.config import TokenizerConfig
 from headstart.models.huggingface import KINDS
+from headstart.runs.model_dir import HeadSpec, Saved, build_model
 from headstart.shapes import HuggingFaceConfig
 from headstart.show.attention import AttentionMaps
 from headstart.show.attribution import Attribution
 from headstart.show.probabilities import TokenProbabilities
 from headstart.text.tokenizer import Tokenizer
-from headstart.train.model_dir import HeadSpec, Saved, build_model
 from headstart.use.inspect import Inspector, inspect
 
 TEXT = "She rub the dog."

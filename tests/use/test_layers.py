@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 from headstart.cli import app
 from headstart.errors import ConfigError, DataError, ModelError
 from headstart.models.heads import last_real
+from headstart.runs.watch import Watch
 from headstart.show.layers import LayerProbes, LogitLens
 from headstart.show.probabilities import TokenProbabilities
 from headstart.tasks.classify import class_rows, pooled
 from headstart.text.read import read_labelled
-from headstart.train.watch import Watch
 from headstart.use.inspect import Inspector, inspect
 from headstart.use.layers import layer_features, probe_layers
 

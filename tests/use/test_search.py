@@ -16,12 +16,12 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, normalizers, pre_tokenizers
 from torch.testing import assert_close
 
+from headstart.bases.matcher import open_matcher
 from headstart.errors import DataError, ModelError, UserError
+from headstart.hub.packs import pack_folder
 from headstart.images.read import read_image
-from headstart.show.inspection import Inspection
-from headstart.text.packs import pack_folder
-from headstart.train.matcher import open_matcher
-from headstart.train.watch import Watch
+from headstart.runs.watch import Watch
+from headstart.show.view import Inspection
 from headstart.use.match import classify
 from headstart.use.search import ImageFolder, ImageSearch, usual_model
 

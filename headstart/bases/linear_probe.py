@@ -1,0 +1,116 @@
+"""Linear probing, then fine-tuning (LP-FT): the head that fits the base as it is, before anything learns.
+
+A random head pulls at the base before it knows what it wants, and much of what was pretrained is lost to that (Kumar
+and others, 2022). With a logistic regression on the pooled states for a head, fine-tuning begins where a linear probe
+ends. The same probe compares poolings: which one is better depends on the base and on the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from headstart.bases.regression import Hits, clearly_better, fit_regression
+from headstart.errors import ModelError
+from headstart.models.heads import ClassHead
+from headstart.shapes import Pool
+from headstart.text.split import SELECTED_FROM
+
+CS = (0.001, 0.01, 0.1, 1.0)  # inverse regularization, of standardized features
+USUAL_C = 0.01
+FLOOR = (
+    0.05  # of the root mean square of all features: what varies less than that is not scaled up to count like the rest
+)
+MOST_ROWS = 10_000  # that the regression is given; more take minutes and change little
+
+Rows = tuple[Tensor, list[int]]  # vectors (rows, D), and their classes
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A fitted linear probe under one pooling."""
+
+    pool: Pool
+    c: float
+    weight: NDArray[np.float64]  # (classes, D)
+    bias: NDArray[np.float64]  # (classes,)
+    hits: Hits  # of held-out rows
+
+    @property
+    def accuracy(self) -> float | None:
+        """On held-out rows; None where there were too few to hold any out."""
+        return float(self.hits.mean()) if len(self.hits) else None
+
+
+def rows_to_fit(count: int) -> list[int]:
+    """The numbers of the rows that a probe is given: all, or a sample from everywhere, as files are often sorted."""
+    return sorted(np.random.default_rng(0).permutation(count)[:MOST_ROWS].tolist())
+
+
+def fit_probes(head: ClassHead, pools: Sequence[Pool], rows: Callable[[Pool], tuple[Rows, Rows]]) -> tuple[Probe, ...]:
+    """A probe for each pooling, from its training and validation rows; none where a class has no training rows."""
+    probes = []
+    for pool in pools:
+        train, valid = rows(pool)
+        if len(set(train[1])) < max(2, head.linear.out_features):
+            return ()
+        probes.append(_fit(head, pool, train, valid))
+    return tuple(probes)
+
+
+def best_probe(probes: Sequence[Probe]) -> Probe:
+    """The first, the base's own pooling, unless another is clearly better on held-out rows.
+
+    By one standard error of the paired difference; with few rows by two, as so few choose badly.
+    """
+    own = probes[0]
+    best = max(probes, key=lambda probe: probe.accuracy or 0.0)
+    errors = 1.0 if len(own.hits) >= SELECTED_FROM else 2.0
+    return best if len(own.hits) and clearly_better(best.hits, own.hits, errors) else own
+
+
+def install(head: ClassHead, probe: Probe) -> None:
+    """Give `head` the weights of the probe."""
+    _put(head.linear.weight, probe.weight)
+    if head.linear.bias is not None:
+        _put(head.linear.bias, probe.bias)
+
+
+def _fit(head: ClassHead, pool: Pool, train: Rows, valid: Rows) -> Probe:
+    features, biased = train[0].cpu().numpy(), head.linear.bias is not None
+    with np.errstate(over="ignore", invalid="ignore"):  # told below
+        mean = (
+            features.mean(0) if biased else np.zeros_like(features[0])
+        )  # only a bias can give back what is taken away
+        scale = np.hypot(features.std(0), FLOOR * np.sqrt(np.mean(features**2)))
+        fitted, held_out = (features - mean) / scale, (valid[0].cpu().numpy() - mean) / scale if valid[1] else None
+    if not np.isfinite(scale).all() or not all(
+        np.isfinite(part).all() for part in (fitted, held_out) if part is not None
+    ):
+        raise ModelError("What the base makes of these texts is not finite, or far too large. Is the base damaged?")
+    found = fit_regression(
+        (fitted, np.array(train[1])),
+        None if held_out is None else (held_out, np.array(valid[1])),
+        CS,
+        USUAL_C,
+        dict(enumerate(head.weights.tolist())),
+        biased,
+    )
+    weight, bias = _for_each_class(found.model.coef_, found.model.intercept_)
+    weight = weight / scale
+    return Probe(pool, found.c, weight, bias - weight @ mean, found.hits)
+
+
+def _for_each_class(weight: NDArray[np.float64], bias: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    """Scores of two classes, where the regression has one score for the second of them."""
+    return (weight, bias) if len(weight) > 1 else (np.vstack([-weight, weight]) / 2, np.hstack([-bias, bias]) / 2)
+
+
+def _put(parameter: Tensor, values: NDArray[np.float64]) -> None:
+    with torch.no_grad():
+        parameter.copy_(torch.from_numpy(values))

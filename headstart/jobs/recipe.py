@@ -1,0 +1,83 @@
+"""What to pretrain with, for a user who names only the minutes. docs/pretraining.md has the measurements behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headstart.config import PretrainConfig
+from headstart.jobs.pretrain import COUNTED_FROM
+from headstart.text.cooccurrence import LITTLE as LITTLE_TEXT
+from headstart.text.files import Reading
+from headstart.text.read import read_corpus
+
+MINUTES = 10.0  # if none are named
+CHARACTERS = 4.5  # of a token, about
+LITTLE = "no gain has been seen from so little, so more text, or a base such as minilm, is the better way"
+CONTEXTS = (128, 256, 512)  # tokens
+READ_WHOLE = 0.9  # of the texts are read to their end, unless they are longer than the longest context
+COUNTED_ENTRIES = 16_384  # at most; a head that is applied to hidden tokens alone can afford more than others
+CHARACTERS_PER_COUNTED = 100  # about twenty sightings of an entry: enough to count with, if not to learn from
+KINDS = {"word": "the commonest words", "wordpiece": "words and pieces of them", "bpe": "pieces of text"}
+SPACED = 0.1  # spaces among the characters of a text, if they part its words: English has 0.17, Chinese none
+
+
+@dataclass(frozen=True)
+class Choice:
+    value: Any
+    why: str
+
+
+Recipe = dict[str, Choice]  # by the dotted names of the settings
+
+
+def recipe_for(cfg: PretrainConfig) -> Recipe:
+    """The choice for the text of `cfg`; its objective is masked, or what a teacher or a preset ask for."""
+    texts = read_corpus(cfg.data.paths, cfg.data.unit, cfg.data.text_column, Reading(cfg.data))
+    learns = f"distilling {Path(cfg.teacher).name}" if cfg.teacher else cfg.objective
+    chosen = recipe(texts, writes=cfg.objective == "causal", known=bool(cfg.vectors))
+    return {"objective": Choice(cfg.objective, learns), **chosen}
+
+
+def recipe(texts: Sequence[str], writes: bool = False, known: bool = False) -> Recipe:
+    """The choice for these texts; a model that `writes` keeps capitals and spaces, and words may be `known` beforehand."""
+    lengths = [len(text) for text in texts]
+    if sum(lengths) / CHARACTERS < COUNTED_FROM and not known:
+        return {
+            "start": Choice("random", f"from random, as the text has fewer than {COUNTED_FROM:,} tokens; {LITTLE}"),
+            "model.size": Choice("micro", "size micro"),
+            "model.context": Choice(CONTEXTS[0], f"a context of {CONTEXTS[0]}"),
+        }
+    return {
+        "start": Choice("cooccurrence", "token vectors counted first, which pays most of all"),
+        **({} if writes else _vocabulary(sum(lengths), sum(text.count(" ") for text in texts))),
+        "model.size": Choice("micro", "size micro"),
+        "model.context": _context(lengths),
+    }
+
+
+def _vocabulary(characters: int, spaces: int) -> Recipe:
+    """Words where spaces part them: what is counted of a word says more than what is counted of its pieces.
+
+    In little text, rare words are better unknown than cut into pieces.
+    """
+    little = characters / CHARACTERS < LITTLE_TEXT
+    kind = "bpe" if spaces < SPACED * characters else "word" if little else "wordpiece"
+    entries = min(COUNTED_ENTRIES, characters // CHARACTERS_PER_COUNTED)
+    return {
+        "tokenizer.kind": Choice(kind, KINDS[kind]),
+        "tokenizer.vocab": Choice(entries, f"a vocabulary of {entries:,}"),
+        "tokenizer.lower": Choice(True, "no capitals"),
+    }
+
+
+def _context(lengths: Sequence[int]) -> Choice:
+    """The shortest that most texts fit into; of books, which fit into none, the shortest of all."""
+    long = float(np.quantile(lengths, READ_WHOLE)) / CHARACTERS
+    fits = next((size for size in CONTEXTS if long <= size), None)
+    whole = ", so that most texts are read whole" if fits else ""
+    return Choice(fits or CONTEXTS[0], f"a context of {fits or CONTEXTS[0]}{whole}")

@@ -1,0 +1,1 @@
+"""Labs: experiments written down as files of commands, run, and shown on one page."""

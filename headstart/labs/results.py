@@ -1,0 +1,302 @@
+"""What a lab measured: figures beside those of the reference, tables and answers, picked from the JSON of its steps. No torch.
+
+What cannot be found is told in its place, so that one missing number does not cost the page.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from headstart.errors import ModelError
+from headstart.labs.folder import read_answer, read_facts, read_step
+from headstart.labs.lab import Answer, Figure, Lab, Place, Table
+from headstart.quantities import duration
+from headstart.runs.disk import write_file
+from headstart.strict_json import to_json
+
+Find = Callable[[Place], Any]
+EXTREMES: dict[str, Callable[[Iterable[float]], float]] = {"max": max, "min": min}
+_STEP = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]")
+
+
+class NotFound(Exception):
+    """Nothing stands at a place; the message says which part of the path is missing."""
+
+
+def gather_lab(name: str, lab: Lab, out: Path) -> dict[str, Any]:
+    """results.json of a lab whose steps are done, also written."""
+    facts = read_facts(out)
+    run = lab.steps(facts["quick"])
+    steps = [_step(lab, out, facts, step.name, step.shows) for step in run]
+    answers = {s.name: read_answer(out, s.name) for s in run}
+
+    def find(place: Place) -> Any:
+        step, _, path = place.partition(": ")
+        if step not in answers:
+            raise NotFound(f"--quick leaves the step '{step}' out")
+        return pick(answers[step], path)
+
+    results = {
+        **facts,
+        "lab": name,
+        "title": lab.title,
+        "question": lab.question,
+        "verdict": [sentence for place in lab.verdict if (sentence := _verdict(find, place, len(lab.verdict) > 1))],
+        "rows": lab.rows,
+        "data": [needed.model_dump() for needed in lab.data],
+        "steps": steps,
+        "figures": [_figure(figure, find, facts["quick"]) for figure in lab.figure],
+        "tables": [_table(table, find) for table in lab.table],
+        "pictures": [picture.model_dump() for picture in lab.picture],
+        "answers": [_answer(answer, find) for answer in lab.answer],
+    }
+    results["seconds"] = round(sum(step["seconds"] for step in results["steps"]), 1)
+    results["score"] = _score(results["figures"])
+    write_file(out / "results.json", to_json(results, indent=1).encode(errors="backslashreplace"))
+    return results
+
+
+def pick(found: Any, path: str) -> Any:
+    """What stands at `path`: names, [index], [max], [min], [key=value,...] for the entry that has these, [*] for all.
+
+    >>> pick({"arms": [{"name": "frozen", "mean": 0.7}, {"name": "full", "mean": 0.8}]}, "arms[name=full].mean")
+    0.8
+    >>> pick({"curves": [[0.1, 0.7], [0.2, 0.8]]}, "curves[*][-1]")
+    [0.7, 0.8]
+    >>> pick({"curves": [[0.1, 0.7, 0.6], [None, 0.8]]}, "curves[*][max]")
+    [0.7, 0.8]
+    """
+    for match in _STEP.finditer(path):
+        name, inside = match.groups()
+        if inside == "*":
+            if not isinstance(found, (dict, list)):
+                raise NotFound("[*] is of a list or a table, and this is neither")
+            return [pick(each, path[match.end() :]) for each in (found.values() if isinstance(found, dict) else found)]
+        found = _one(found, name, inside, match.group())
+    return found
+
+
+def _one(found: Any, name: str | None, inside: str | None, shown: str) -> Any:
+    if name is not None:
+        if isinstance(found, Mapping) and name in found:
+            return found[name]
+        raise NotFound(
+            f"'{name}' is not there" + (f" ({', '.join(list(found)[:20])})" if isinstance(found, dict) else "")
+        )
+    assert inside is not None
+    if re.fullmatch(r"-?\d+", inside):
+        if isinstance(found, list) and -len(found) <= int(inside) < len(found):
+            return found[int(inside)]
+        raise NotFound(f"{shown} is not there")
+    if inside in EXTREMES and isinstance(found, list) and any(map(is_number, found)):
+        return EXTREMES[inside](value for value in found if is_number(value))
+    pairs = [pair.partition("=") for pair in inside.split(",")]
+    wanted = {key: value for key, _, value in pairs} if all(mark for _, mark, _ in pairs) else {}
+    for entry in found if isinstance(found, list) and wanted else ():
+        if isinstance(entry, Mapping) and all(str(entry.get(key)) == value for key, value in wanted.items()):
+            return entry
+    raise NotFound(f"{shown} is not there")
+
+
+def _figure(figure: Figure, find: Find, quick: bool) -> dict[str, Any]:
+    told: dict[str, Any] = {**figure.model_dump(include={"row", "what", "reference", "better", "substitute"})}
+    told |= {"step": figure.value.partition(": ")[0], "ours": None, "sd": None, "interval": None, "seeds": None}
+    try:
+        ours = find(figure.value)
+        if isinstance(ours, list) and ours and all(map(is_number, ours)):
+            told |= {"sd": stdev(ours) if len(ours) > 1 else None, "seeds": len(ours)}
+            ours = mean(ours)
+        told["ours"] = ", ".join(map(str, ours)) if isinstance(ours, list) else ours
+    except NotFound as missing:
+        told["missing"] = f"{figure.value}: {missing}"
+    told |= _found(find, {"interval": figure.interval, "seeds": figure.seeds})
+    between = told["interval"]
+    if not (isinstance(between, list) and len(between) == 2 and all(map(is_number, between))):
+        told["interval"] = None
+    told["comparison"] = _comparison(told, "equal" if figure.better == "equal" else "" if quick else figure.better)
+    return told
+
+
+def _found(find: Find, places: Mapping[str, Place]) -> dict[str, Any]:
+    """What stands at those of the places that are there."""
+    found: dict[str, Any] = {}
+    for name, place in places.items():
+        try:
+            found |= {name: find(place)} if place else {}
+        except NotFound:
+            continue
+    return found
+
+
+def _comparison(figure: Mapping[str, Any], better: str) -> str:
+    """How a figure stands to that of the reference: better, worse, equal, alike, or nothing that can be said.
+
+    A few updates on other data are neither better nor worse; a count is what it is.
+
+    >>> ours = {"reference": 0.8, "ours": 0.81, "interval": None, "sd": None}
+    >>> _comparison(ours, "higher"), _comparison(ours, "lower"), _comparison({**ours, "ours": 0.8}, "equal")
+    ('better', 'worse', 'equal')
+    >>> _comparison({**ours, "sd": 0.02}, "higher"), _comparison({**ours, "interval": [0.79, 0.82]}, "higher")
+    ('alike', 'alike')
+    >>> _comparison({**ours, "ours": "a text"}, "equal"), _comparison(ours, "")
+    ('', '')
+    """
+    ours, reference = figure["ours"], figure["reference"]
+    if not better or not (is_number(ours) and is_number(reference)):
+        return ""
+    if ours == reference or better == "equal":
+        return "equal" if ours == reference else "worse"
+    around = 2 * (figure["sd"] or 0.0)
+    low, high = figure["interval"] or (ours - around, ours + around)
+    if low <= reference <= high:
+        return "alike"
+    return "better" if (ours > reference) == (better == "higher") else "worse"
+
+
+def _score(figures: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How many figures can be compared with the reference, and how they stand to it."""
+    told = Counter(figure["comparison"] for figure in figures if figure["comparison"])
+    return {"compared": told.total(), **{word: told[word] for word in ("better", "equal", "alike", "worse")}}
+
+
+def _table(table: Table, find: Find) -> dict[str, Any]:
+    columns, missing = {}, []
+    for name, place in table.columns.items():
+        try:
+            found = find(place)
+            if not isinstance(found, list):
+                raise NotFound("this is no list")
+            columns[name] = means(found) if found and all(isinstance(each, list) for each in found) else found
+        except NotFound as error:
+            missing.append(f"{place}: {error}")
+    rows = [list(row) for row in zip(*columns.values(), strict=False)]
+    return {"caption": table.caption, "header": list(columns), "rows": rows, "missing": missing}
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float))
+
+
+def means(lists: Iterable[Sequence[Any]]) -> list[float | None]:
+    """The mean of each place over several lists, of the numbers that are there.
+
+    >>> means([[None, 0.2], [None, 0.4]])
+    [None, 0.30000000000000004]
+    """
+    places = ([value for value in place if is_number(value)] for place in zip(*lists, strict=False))
+    return [mean(values) if values else None for values in places]
+
+
+def _answer(answer: Answer, find: Find) -> dict[str, Any]:
+    try:
+        values = {name: _for_text(find(place)) for name, place in answer.values.items()}
+        text = answer.text.format_map(values)
+    except (NotFound, TypeError, ValueError) as error:  # the latter: None, or a word, where the sentence has a number
+        text = f"This was not measured ({error})."
+    return {"question": answer.question, "text": text}
+
+
+def _for_text(value: Any) -> Any:
+    """A measured value for a sentence: the mean of several numbers, of other lists the parts in quotes."""
+    if isinstance(value, list) and value:
+        return mean(value) if all(map(is_number, value)) else ", ".join(f"'{v}'" for v in value)
+    return value
+
+
+def _verdict(find: Find, place: Place, one_of_several: bool) -> str:
+    """A sentence of the results; which step it is of, should there be others."""
+    try:
+        return f"{place.partition(': ')[0]}: {find(place)}" if one_of_several else str(find(place))
+    except NotFound:
+        return ""
+
+
+def _step(lab: Lab, out: Path, facts: Mapping[str, Any], name: str, shows: str) -> dict[str, Any]:
+    record = read_step(out, name)
+    if record is None or record["exit"]:
+        raise ModelError(
+            f"{out}: the step '{name}' is not done. Run the lab again: it goes on there.", "LAB_UNFINISHED"
+        )
+    words = lab.commands("OUT", "DIR", facts["quick"])[name]  # as a reader would type it
+    return {"name": name, "shows": shows, "command": shlex.join(["headstart", *words]), "seconds": record["seconds"]}
+
+
+def shown(value: Any) -> str:
+    """A figure as it stands in a table.
+
+    >>> shown(10968200), shown(0.87916), shown(3165.1271), shown("text"), shown(None), shown(2.0)
+    ('10,968,200', '0.879', '3,165.1', 'text', '–', '2')
+    >>> shown({"negative": 0.98, "zero": 0.02})
+    'negative 0.980, zero 0.020'
+    """
+    match value:
+        case None | "":
+            return "–"
+        case dict():
+            return ", ".join(f"{name} {shown(each)}" for name, each in value.items())
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float() if value.is_integer():
+            return f"{value:,.0f}"
+        case float():
+            return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3f}" if abs(value) >= 0.01 else f"{value:.2g}"
+    return str(value)
+
+
+def spread(figure: Mapping[str, Any]) -> str:
+    """The uncertainty of a figure: its interval, else its deviation over seeds."""
+    if figure["interval"]:
+        return "{} to {}".format(*map(shown, figure["interval"]))
+    return f"± {shown(figure['sd'])}" if figure["sd"] is not None else ""
+
+
+def markdown(labs: Sequence[Mapping[str, Any]]) -> str:
+    """The figures of several labs as a page of Markdown."""
+    parts = [
+        "# Results\n\nMade by `make labs`, never by hand: the figures of the reference reports beside ours, lab by lab. "
+        "Alike: the reference lies in our interval, or within two deviations."
+    ]
+    for lab in labs:
+        environment = lab["environment"]
+        quick = " **Quick: fewer seeds and steps, and other data; not to be compared.**" if lab["quick"] else ""
+        parts.append(
+            f"## {lab['title']}\n\n{lab['question']}\n\n`headstart lab {lab['lab']}{' --quick' if lab['quick'] else ''}"
+            f"{' --data DIR' if lab['data_dir'] else ''}`: {duration(lab['seconds'])} on {environment['machine']}, "
+            f"headstart {environment['versions']['headstart']}, torch {environment['versions']['torch']}, "
+            f"{environment['started'][:10]}.{quick}"
+        )
+        parts += ["> " + sentence.replace("\n", "\n> ") for sentence in lab["verdict"]]
+        parts.append(_markdown_table(lab["figures"]))
+        parts.append("The steps, with their seconds:")
+        parts.append("\n".join(f"- **{s['name']}** ({s['seconds']:.0f} s): `{s['command']}`" for s in lab["steps"]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown_table(figures: Sequence[Mapping[str, Any]]) -> str:
+    lines = [
+        "| | what | reference | ours | interval, or deviation | seeds | | step | stands in |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for f in figures:
+        ours = f"not found: {f['missing']}" if "missing" in f else shown(f["ours"])
+        cells = [
+            f["row"],
+            f["what"],
+            shown(f["reference"]),
+            ours,
+            spread(f),
+            shown(f["seeds"]),
+            f["comparison"],
+            f["step"],
+            f["substitute"],
+        ]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
+    return "\n".join(lines)

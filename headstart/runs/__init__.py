@@ -1,0 +1,1 @@
+"""The run directory: what is written while a run lasts, and read afterwards."""

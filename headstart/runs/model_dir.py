@@ -1,0 +1,236 @@
+"""model/: a trained model in Hugging Face's layout, written and read.
+
+model/
+  config.json        what transformers needs to know, and ours under the key `headstart`
+  model.safetensors  tensors under the names that transformers uses (layout.py)
+  tokenizer.json
+  README.md          the model card
+  MANIFEST.json      size and SHA-256 of the others, the card aside (manifest.py)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import save
+from torch import Tensor
+
+from headstart.config import Long
+from headstart.errors import ConfigError, ModelError
+from headstart.models.base import Base
+from headstart.models.heads import POOLS, ClassHead, LanguageHead, Model
+from headstart.models.huggingface import KINDS, HuggingFaceBase
+from headstart.models.layout import counterpart, from_disk, to_disk
+from headstart.models.transformer import Transformer
+from headstart.regular_file import read_regular
+from headstart.schema import parse
+from headstart.shapes import HuggingFaceConfig, ModelConfig, Pool, TransformerConfig
+from headstart.strict_json import to_json
+from headstart.text.tokenizer import Tokenizer
+from headstart.runs import manifest
+from headstart.runs.checkpoint import Tensors, load_weights, must_fit, weights
+from headstart.runs.disk import write_file
+from headstart.runs.weight_file import read_weights
+
+HeadKind = Literal["language", "classify"]
+
+
+@dataclass(frozen=True)
+class HeadSpec:
+    """What stands on the base."""
+
+    kind: HeadKind
+    labels: tuple[str, ...] = ()
+    pool: Pool = "last"
+    dropout: float = 0.0
+    long: Long = "truncate"
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A model with everything that its use needs."""
+
+    model: Model
+    tokenizer: Tokenizer
+    config: ModelConfig
+    head: HeadSpec
+    fresh: tuple[str, ...] = ()  # tensors that a model made elsewhere did not have: of its language head alone
+    unused: tuple[str, ...] = ()  # tensors that it had besides
+
+
+def build_base(cfg: ModelConfig) -> Base:
+    """A base with fresh weights."""
+    return HuggingFaceBase(cfg) if isinstance(cfg, HuggingFaceConfig) else Transformer(cfg)
+
+
+def build_model(cfg: ModelConfig, spec: HeadSpec) -> Model:
+    """A model with fresh weights."""
+    base = build_base(cfg)
+    if spec.kind == "language":
+        return Model(base, LanguageHead(cfg, base.embedding))
+    bias = KINDS[cfg.model_type].class_bias if isinstance(cfg, HuggingFaceConfig) else True
+    return Model(base, ClassHead(cfg.width, len(spec.labels), POOLS[spec.pool], spec.dropout, bias))
+
+
+def write_model(folder: Path, saved: Saved, card: str) -> None:
+    """Everything but the tokenizer, which a run writes when it begins; the weights last."""
+    write_parts(folder, describe_model(saved), card, to_disk(weights(saved.model), saved.config))
+
+
+def write_parts(folder: Path, described: Mapping[str, Any], card: str, tensors: Mapping[str, Tensor]) -> None:
+    """config.json, the card, the weights and, last, the manifest, of the tokenizers too."""
+    write_file(folder / "README.md", card.encode())
+    on_disk = {name: t.cpu().contiguous() for name, t in tensors.items()}
+    files = {
+        "config.json": to_json(described, indent=2).encode(),
+        "model.safetensors": save(on_disk, {"format": "pt"}),
+    }
+    for name, data in files.items():
+        write_file(folder / name, data)
+    tokenizers = {file.name: file.read_bytes() for file in sorted(folder.glob("*tokenizer.json"))}
+    write_file(folder / manifest.NAME, manifest.manifest_of({**files, **tokenizers}))
+
+
+def read_model(folder: Path) -> Saved:
+    """The model of a run's model/ folder."""
+    with complaints(folder):
+        described = read_description(folder)
+        if described["head"] == "translate":
+            raise ModelError(
+                f"{folder.parent} is a translator, which this verb does not take. Use headstart translate apply, or translate evaluate."
+            )
+        if described["head"] == "match":
+            raise ModelError(f"{folder.parent} matches captions and pictures. Use headstart search, or match evaluate.")
+        spec = HeadSpec(
+            described["head"], tuple(described["labels"]), described["pool"], long=described.get("long", "truncate")
+        )
+        tensors = read_tensors(folder)
+        kind: Any = HuggingFaceConfig if "model_type" in described["model"] else TransformerConfig
+        cfg: ModelConfig = parse(kind, described["model"], str(folder / "config.json"))
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    must_agree(tokenizer, cfg, folder)
+    with complaints(folder):
+        must_hold(tensors, cfg.layers, folder)
+        state = from_disk(tensors, cfg)
+        with torch.device("meta"):  # shapes without memory
+            must_fit(build_model(cfg, spec), state)
+    model = build_model(cfg, spec)
+    load_weights(model, state)
+    return Saved(model.eval(), tokenizer, cfg, spec)
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """What config.json says to us, of a folder that is as it was written."""
+    manifest.must_be_whole(folder)
+    described: dict[str, Any] = json.loads(read_regular(folder / "config.json"))["headstart"]
+    return described
+
+
+def read_tensors(folder: Path) -> Tensors:
+    tensors = read_weights(folder / "model.safetensors")
+    must_be_finite(tensors, folder)
+    return tensors
+
+
+@contextmanager
+def complaints(folder: Path) -> Iterator[None]:
+    """One sentence for whatever is missing or damaged in a model/ folder."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ModelError(f"{folder}: {Path(error.filename).name} is missing.") from None
+    except OSError as error:
+        raise ModelError(f"{error.filename or folder}: cannot be read ({error.strerror or error}).") from None
+    except (ConfigError, KeyError, TypeError, ValueError, ArithmeticError, RuntimeError, SafetensorError) as error:
+        raise ModelError(f"{folder}: not a model that Headstart wrote ({error}).") from None
+
+
+def must_hold(tensors: Tensors, layers: int, folder: Path) -> None:
+    """Refuse settings of more layers than there are tensors, before anything is made of them."""
+    if layers > len(tensors):
+        raise ModelError(f"{folder}: its settings speak of {layers} layers; it holds {len(tensors)} tensors.")
+
+
+def must_be_finite(tensors: Tensors, folder: Path) -> None:
+    """Refuse weights with a NaN or an infinity, of which every answer would be made."""
+    for name, t in tensors.items():
+        if not bool(t.sum().isfinite()) and not bool(t.isfinite().all()):  # a sum is fast, and large ones overflow
+            raise ModelError(
+                f"{folder}: the tensor {name} holds numbers that are not finite. Its training failed, or the file is "
+                "damaged: take another copy, or train it again."
+            )
+
+
+def must_agree(tokenizer: Tokenizer, cfg: ModelConfig, folder: Path) -> None:
+    """Refuse a tokenizer that is not the model's; models made elsewhere often have rows to spare."""
+    spare = isinstance(cfg, HuggingFaceConfig) and tokenizer.size < cfg.vocab
+    if tokenizer.size != cfg.vocab and not spare:
+        raise ModelError(f"{folder}: the tokenizer has {tokenizer.size} entries, the model {cfg.vocab}.")
+    if tokenizer.largest >= cfg.vocab:
+        raise ModelError(f"{folder}: the tokenizer has ids up to {tokenizer.largest}, the model {cfg.vocab} entries.")
+
+
+def describe_model(saved: Saved) -> dict[str, Any]:
+    """config.json: what transformers needs to know of the model, and what we do."""
+    cfg, spec, tokenizer = saved.config, saved.head, saved.tokenizer
+    ours = {
+        "model": cfg.model_dump(exclude_none=True),
+        "head": spec.kind,
+        "labels": list(spec.labels),
+        "pool": spec.pool,
+        "long": spec.long,
+    }
+    shared: dict[str, Any] = {
+        "vocab_size": cfg.vocab,
+        "bos_token_id": tokenizer.start,
+        "eos_token_id": tokenizer.end,
+        "pad_token_id": tokenizer.pad,
+        "tie_word_embeddings": cfg.tied,
+        "torch_dtype": "float32",
+    }
+    if spec.kind == "classify":
+        shared["id2label"] = {str(i): label for i, label in enumerate(spec.labels)}
+        shared["label2id"] = {label: i for i, label in enumerate(spec.labels)}
+    if isinstance(cfg, HuggingFaceConfig):
+        return {**shared, "model_type": cfg.model_type, **cfg.theirs, "headstart": ours}
+    match counterpart(cfg):
+        case "gpt2":
+            theirs = {
+                "model_type": "gpt2",
+                "architectures": ["GPT2LMHeadModel"] if spec.kind == "language" else [],
+                "n_positions": cfg.context,
+                "n_embd": cfg.width,
+                "n_layer": cfg.layers,
+                "n_head": cfg.heads,
+                "n_inner": cfg.ff,
+                "activation_function": "gelu_new",
+                "layer_norm_epsilon": cfg.norm_eps,
+                "resid_pdrop": cfg.dropout,
+                "embd_pdrop": cfg.dropout,
+                "attn_pdrop": cfg.dropout,
+            }
+        case "bert":
+            theirs = {
+                "model_type": "bert",
+                "architectures": ["BertForMaskedLM"] if spec.kind == "language" else [],
+                "hidden_size": cfg.width,
+                "num_hidden_layers": cfg.layers,
+                "num_attention_heads": cfg.heads,
+                "intermediate_size": cfg.ff,
+                "hidden_act": "gelu",
+                "max_position_embeddings": cfg.context,
+                "type_vocab_size": 2,
+                "layer_norm_eps": cfg.norm_eps,
+                "hidden_dropout_prob": cfg.dropout,
+                "attention_probs_dropout_prob": cfg.dropout,
+            }
+        case _:
+            theirs = {"model_type": f"headstart_{cfg.preset}"}
+    return {**theirs, **shared, "headstart": ours}

@@ -1,0 +1,314 @@
+"""A run that was killed and resumed is, to the last bit, the run that was not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from headstart.cli import app
+from headstart.config import PretrainConfig
+from headstart.errors import ConfigError, DataError, ModelError
+from headstart.jobs.pretrain import pretrain
+from headstart.runs.run import Run
+
+COMMON = [
+    "--threads",
+    "1",
+    "--seed",
+    "3",
+    "--quiet",
+    "--json",
+    "--set",
+    "train.log_every=1",
+    "--set",
+    "train.tensorboard=false",
+]
+PRETRAIN = ["pretrain", "{corpus}", "--unit", "line", "--tokenizer", "word", "--size", "nano", "--steps", "120", "--batch-size", "8",
+            "--set", "train.eval_every=20", "--set", "train.checkpoint_every=7"]  # fmt: skip
+MASKED = [*PRETRAIN, "--objective", "masked", "--set", "train.accumulate=2"]
+FINETUNE = ["finetune", "{labelled}", "--base", "gpt", "--init", "scratch", "--size", "nano", "--tokenizer", "word", "--epochs", "12",
+            "--batch-size", "4", "--set", "train.checkpoint_every=7"]  # fmt: skip
+SENTENCES = [f"{who} {verb} {what} {animal}." for who in ("I", "She", "He") for verb in ("hold", "rub", "see")
+             for what in ("a", "the") for animal in ("dog", "cat", "bird", "fish")]  # fmt: skip
+REVIEWS = [f"film {i} was {('dull', 'fine')[i % 2]} to the end,{('bad', 'good')[i % 2]}" for i in range(80)]
+CLOCK = ("wall", "seconds", "preparing_seconds", "tokens_per_second", "run")
+
+
+def start(command: list[str], out: Path, files: dict[str, str], resume: bool = False) -> subprocess.Popen[bytes]:
+    words = [word.format(**files) for word in command] + COMMON + ["--out", str(out)]
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "headstart", *words, *(["--resume"] if resume else [])],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
+    )  # fmt: skip
+
+
+def finish(command: list[str], out: Path, files: dict[str, str], resume: bool = False) -> dict[str, Any]:
+    """The same command in this process, which has torch loaded already."""
+    words = [word.format(**files) for word in command] + COMMON + ["--out", str(out)]
+    done = CliRunner().invoke(app, [*words, *(["--resume"] if resume else [])])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def kill_at_line(process: subprocess.Popen[bytes], log: Path, lines: int) -> None:
+    """Kill -9 once the log has that many lines, wherever the process then is."""
+    while process.poll() is None:
+        if log.exists() and log.read_bytes().count(b"\n") >= lines:
+            process.kill()
+            break
+        time.sleep(0.001)
+    process.communicate()
+
+
+def without_clock(told: Any) -> Any:
+    match told:
+        case dict():
+            return {key: without_clock(value) for key, value in told.items() if key not in CLOCK}
+        case list():
+            return [without_clock(value) for value in told]
+    return told
+
+
+def what_remains(out: Path) -> dict[str, Any]:
+    """Everything a run leaves behind, apart from what the clock decides."""
+    log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    result = json.loads((out / "result.json").read_text())
+    remains: dict[str, Any] = {
+        "weights": hashlib.sha256((out / "model" / "model.safetensors").read_bytes()).hexdigest(),
+        "log": without_clock(log),
+        "result": without_clock(result),
+        "checkpoints": (out / "checkpoints").exists(),
+    }
+    for name in ("predictions.jsonl", "receipt.json"):
+        if (out / name).exists():
+            remains[name] = (out / name).read_text()
+    return remains
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "corpus.txt").write_text("\n".join(SENTENCES))
+    (folder / "labelled.csv").write_text("\n".join(["text,label", *REVIEWS]))
+    return {"corpus": str(folder / "corpus.txt"), "labelled": str(folder / "labelled.csv")}
+
+
+@pytest.fixture(scope="module")
+def whole(files: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the pretraining run leaves when nothing happens to it."""
+    torch.set_num_threads(1)
+    out = tmp_path_factory.mktemp("whole") / "run"
+    finish(PRETRAIN, out, files)
+    return what_remains(out)
+
+
+@pytest.fixture(scope="module")
+def killed(files: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run, killed on its way."""
+    out = tmp_path_factory.mktemp("killed") / "run"
+    process = start(PRETRAIN, out, files)
+    kill_at_line(process, out / "log.jsonl", 60)
+    assert not (out / "result.json").exists()
+    return out
+
+
+@pytest.fixture
+def stopped(killed: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be harmed."""
+    return Path(shutil.copytree(killed, tmp_path / "stopped"))
+
+
+def test_a_killed_pretraining_run_resumes_to_the_same_bits(
+    stopped: Path, whole: dict[str, Any], files: dict[str, str]
+) -> None:
+    finish(PRETRAIN, stopped, files, resume=True)
+    assert what_remains(stopped) == whole
+
+
+@pytest.mark.parametrize("command", [MASKED, FINETUNE], ids=["masked", "finetune"])
+def test_a_killed_run_of_another_kind_resumes_to_the_same_bits(
+    command: list[str], files: dict[str, str], tmp_path: Path
+) -> None:
+    finish(command, tmp_path / "whole", files)
+    out = tmp_path / "killed"
+    kill_at_line(start(command, out, files), out / "log.jsonl", 48)
+    assert not (out / "result.json").exists()
+    finish(command, out, files, resume=True)
+    assert what_remains(out) == what_remains(tmp_path / "whole")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_twenty_random_kills_in_chains_lose_nothing(
+    whole: dict[str, Any], files: dict[str, str], tmp_path: Path
+) -> None:
+    began = time.perf_counter()
+    start(PRETRAIN, tmp_path / "timed", files).communicate()
+    duration = time.perf_counter() - began
+    dice, kills, chains, landed = random.Random(0), 0, 0, set()
+    while kills < 20:
+        out = tmp_path / f"killed-{chains}"
+        chains += 1
+        for _ in range(dice.randint(1, 3)):
+            process = start(PRETRAIN, out, files, resume=(out / "env.json").exists())
+            try:
+                process.communicate(timeout=dice.uniform(0.4, 1.02) * duration)
+                break
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+                kills += 1
+                landed.add(len((out / "log.jsonl").read_text().splitlines()) if (out / "log.jsonl").exists() else -1)
+        finish(PRETRAIN, out, files, resume=(out / "env.json").exists())
+        assert what_remains(out) == whole, f"chain {chains}"
+    assert len(landed) > 5, f"the kills did not spread over the run: {sorted(landed)}"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
+def test_a_signal_saves_everything_first(number: int, code: int, files: dict[str, str], tmp_path: Path) -> None:
+    command = [*PRETRAIN, "--set", "train.checkpoint_every=1000"]  # so that only the signal saves
+    out = tmp_path / "run"
+    process = start(command, out, files)
+    while not (out / "log.jsonl").exists() or (out / "log.jsonl").read_bytes().count(b"\n") < 20:
+        time.sleep(0.001)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == code, err.decode()
+    assert b"--resume" in err
+    assert max(p.name for p in (out / "checkpoints").iterdir()) > "step-0000015"
+
+
+def test_a_terminal_that_goes_away_saves_everything_too(files: dict[str, str], tmp_path: Path) -> None:
+    """Its progress can no longer be drawn, which is no reason to fail."""
+    out, (ours, theirs) = tmp_path / "run", os.openpty()
+    words = [word.format(**files) for word in [*PRETRAIN, "--set", "train.checkpoint_every=1000"]]
+    command = [sys.executable, "-m", "headstart", *words, *COMMON, "--out", str(out)]
+    command = [word for word in command if word not in ("--quiet", "--json")]
+    process = subprocess.Popen(command, preexec_fn=lambda: os.login_tty(theirs))
+    os.close(theirs)
+    reader = threading.Thread(target=drained, args=(ours,), daemon=True)
+    reader.start()
+    while not (out / "log.jsonl").exists() or (out / "log.jsonl").read_bytes().count(b"\n") < 20:
+        time.sleep(0.001)
+    process.send_signal(signal.SIGSTOP)  # so that the terminal goes while the bar is at work
+    os.close(ours)
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(30) == 129
+    assert max(p.name for p in (out / "checkpoints").iterdir()) > "step-0000005"
+
+
+def drained(terminal: int) -> None:
+    with suppress(OSError):
+        while os.read(terminal, 1 << 16):
+            pass
+
+
+@pytest.mark.parametrize("harm", ["truncate", "flip", "delete", "manifest"])
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
+    harm: str, stopped: Path, whole: dict[str, Any], files: dict[str, str]
+) -> None:
+    newest = max((stopped / "checkpoints").glob("step-*"))
+    file = newest / ("MANIFEST.json" if harm == "manifest" else "model.safetensors")
+    data = bytearray(file.read_bytes())
+    if harm == "delete":
+        file.unlink()
+    elif harm == "truncate":
+        file.write_bytes(data[: len(data) // 2])
+    else:
+        data[len(data) // 2] ^= 1
+        file.write_bytes(data)
+    finish(PRETRAIN, stopped, files, resume=True)
+    assert what_remains(stopped) == whole
+
+
+def test_when_every_checkpoint_is_damaged_nothing_starts_over(stopped: Path) -> None:
+    for file in (stopped / "checkpoints").glob("*/state.json"):
+        file.write_text("{}")
+    before = (stopped / "log.jsonl").read_bytes()
+    with pytest.raises(ModelError, match="no checkpoint can be used"):
+        resume_again(stopped)
+    assert (stopped / "log.jsonl").read_bytes() == before
+
+
+def test_a_changed_corpus_is_noticed(stopped: Path, files: dict[str, str]) -> None:
+    corpus = Path(files["corpus"])
+    before = corpus.read_text()
+    corpus.write_text(before + "\nOne more.")
+    try:
+        with pytest.raises(DataError, match="changed since") as caught:
+            resume_again(stopped)
+    finally:
+        corpus.write_text(before)
+    assert caught.value.code == "DATA_CHANGED"
+
+
+def test_a_file_that_is_gone_from_a_folder_is_noticed(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for i in range(3):
+        (folder / f"{i}.txt").write_text("\n".join(SENTENCES[i * 20 : i * 20 + 20]))
+    process = start(PRETRAIN, tmp_path / "run", {"corpus": str(folder)})
+    kill_at_line(process, tmp_path / "run" / "log.jsonl", 20)
+    (folder / "1.txt").unlink()
+    with pytest.raises(DataError, match=r"1\.txt: changed since"):
+        resume_again(tmp_path / "run")
+
+
+def resume_again(out: Path) -> None:
+    pretrain(Run(out).asked(PretrainConfig), out, resume=True)
+
+
+def test_resuming_a_finished_run_gives_its_result_again(files: dict[str, str], tmp_path: Path) -> None:
+    command = [*PRETRAIN, "--steps", "5"]
+    first = finish(command, tmp_path / "run", files)
+    assert finish(command, tmp_path / "run", files, resume=True) == first
+
+
+def test_resuming_with_other_settings_is_refused(stopped: Path, files: dict[str, str]) -> None:
+    words = [word.format(**files) for word in PRETRAIN] + ["--seed", "4", "--out", str(stopped), "--resume"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 4
+    assert "train.seed: 3, not 4" in done.stderr
+    asked = Run(stopped).asked(PretrainConfig)
+    other = asked.model_copy(update={"train": asked.train.model_copy(update={"lr": 0.5})})
+    with pytest.raises(ConfigError, match=r"train\.lr: 0\.001, not 0\.5"):
+        pretrain(other, stopped, resume=True)
+
+
+def test_a_run_may_go_on_with_other_threads_and_says_that_its_bits_may_differ(stopped: Path, tmp_path: Path) -> None:
+    words = ["pretrain", "--out", str(stopped), "--resume", "--json", "--threads", "2", "--set", "train.log_every=5"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert "not bit-identical: threads 1 -> 2." in done.stderr
+    assert json.loads(done.stdout)["not_bit_identical"] == ["threads 1 -> 2"]
+    assert Run.open(stopped).read_json("env.json")["not_bit_identical"] == ["threads 1 -> 2"]
+
+
+def test_a_run_killed_as_it_began_is_simply_begun_again(files: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".lock").touch()
+    finish([*PRETRAIN, "--steps", "3"], tmp_path / "run", files)
+
+
+def test_checkpoints_left_by_a_kill_at_the_very_end_are_cleared_away(files: dict[str, str], tmp_path: Path) -> None:
+    command = [*PRETRAIN, "--steps", "5"]
+    finish(command, tmp_path / "run", files)
+    (tmp_path / "run" / "checkpoints" / "step-0000005").mkdir(parents=True)
+    finish(command, tmp_path / "run", files, resume=True)
+    assert not (tmp_path / "run" / "checkpoints").exists()
