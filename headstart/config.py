@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self, Union
+from typing import Any, Literal, Self
 
-from pydantic import Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from headstart.errors import ConfigError
-from headstart.schema import Frozen, explain, read_toml
+from headstart.schema import Frozen
 from headstart.shapes import (
     PRESETS,
     HuggingFaceConfig,
@@ -140,7 +138,14 @@ class TrainConfig(Frozen):
         return self.model_copy(update=filled)
 
 
-class PretrainConfig(Frozen):
+class JobConfig(Frozen):
+    """The settings of one run; `job` names its kind in runs/kinds.py."""
+
+    job: str
+    train: TrainConfig = TrainConfig()
+
+
+class PretrainConfig(JobConfig):
     """A language model from text, from nothing or from one that is there."""
 
     job: Literal["pretrain"] = "pretrain"
@@ -220,7 +225,7 @@ class PretrainConfig(Frozen):
         return self
 
 
-class FinetuneConfig(Frozen):
+class FinetuneConfig(JobConfig):
     """A classifier from labelled text, on a pretrained base or from scratch."""
 
     job: Literal["finetune"] = "finetune"
@@ -294,7 +299,7 @@ def usual_rate(model: ModelConfig, scope: str) -> float:
     return {"head": 1e-3, "lora": 3e-4}.get(scope, 5e-5)
 
 
-class TranslateConfig(Frozen):
+class TranslateConfig(JobConfig):
     """A model that writes one text after reading another."""
 
     job: Literal["translate"] = "translate"
@@ -334,7 +339,7 @@ class TranslateConfig(Frozen):
         return _with_own_training(cls, given)
 
 
-class MatchConfig(Frozen):
+class MatchConfig(JobConfig):
     """A text tower and an image tower, trained to agree on what belongs together."""
 
     job: Literal["match"] = "match"
@@ -378,21 +383,3 @@ def _with_own_training(kind: type[Frozen], given: Any) -> Any:
     if isinstance(train, TrainConfig):
         train = train.model_dump(exclude_unset=True)
     return {**given, "train": {**default.model_dump(), **train}} if isinstance(train, Mapping) else given
-
-
-AnyConfig = PretrainConfig | FinetuneConfig | TranslateConfig | MatchConfig
-JOBS: list[type[Frozen]] = [PretrainConfig, FinetuneConfig, TranslateConfig, MatchConfig]
-RunConfig = Annotated[Union[PretrainConfig, FinetuneConfig, TranslateConfig, MatchConfig], Field(discriminator="job")]
-_RUN_CONFIG: TypeAdapter[AnyConfig] = TypeAdapter(RunConfig)
-
-
-def load_run_config(path: Path) -> AnyConfig:
-    return parse_run_config(read_toml(path), str(path))
-
-
-def parse_run_config(settings: Any, source: str) -> AnyConfig:
-    """Settings of any job; their key `job` says which."""
-    try:
-        return _RUN_CONFIG.validate_python(settings)
-    except ValidationError as error:
-        raise ConfigError(explain(error, JOBS, source, tag="job")) from None

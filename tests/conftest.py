@@ -25,6 +25,8 @@ from headstart.shapes import HuggingFaceConfig, TransformerConfig
 settings.register_profile("headstart", deadline=None)  # a busy machine is no fault of the code
 settings.load_profile("headstart")
 
+pytest_plugins = ["tests.faulty_disk"]
+
 SENTENCES = [
     f"{who} {verb} {article} {animal}."
     for who in ("I", "She", "He", "They")

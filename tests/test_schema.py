@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic.fields import FieldInfo
 
-from headstart.config import FinetuneConfig, PretrainConfig, load_run_config, parse_run_config
+from headstart.config import FinetuneConfig, PretrainConfig
 from headstart.errors import ConfigError
+from headstart.runs.kinds import load_run_config, parse_run_config
 from headstart.schema import Frozen, parse, tables, to_toml, with_override
 from headstart.study.plan import StudyConfig
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Job = Literal["pretrain", "finetune", "translate", "match"]
 Pair = Annotated[list[float], Field(min_length=2, max_length=2)]
 
 
@@ -18,7 +17,7 @@ class Shape(BaseModel):
 
 
 class _Asked(Shape):
-    job: Job = "pretrain"
+    job: str = "pretrain"
 
 
 class _Versions(Shape):
@@ -241,18 +240,18 @@ class _Wall(Shape):
     seconds: float
 
 
-class Update(Logged):
+class Step(Logged):
     step: int
     loss: float
     wall: _Wall
 
 
-class Look(Logged):
+class Evaluation(Logged):
     step: int
     loss: float
 
 
-class ClassLook(Look):
+class ClassEvaluation(Evaluation):
     accuracy: float
 
 
@@ -326,26 +325,3 @@ class StudyResults(Shape):
 
     verdict: str
     cost: _StudyCost
-
-
-RESULTS: dict[str, type[Shape]] = {"pretrain": Pretrained, "finetune": Finetuned, "translate": Translated, "match": Matched}  # fmt: skip
-RECEIPTS: dict[str, type[Shape]] = {"finetune": FinetuneReceipt, "match": MatchReceipt}
-
-
-def run_shape(name: str, job: str) -> type[Shape]:
-    """What a file of a run must hold."""
-    shapes: dict[str, type[Shape]] = {
-        "env.json": Environment,
-        "data.json": Files,
-        "split.json": MatchSplit,
-        "result.json": RESULTS.get(job, Baseline),
-        "receipt.json": RECEIPTS.get(job, Shape),
-    }
-    return shapes.get(name, Shape)
-
-
-def line_shapes(name: str, job: str) -> dict[str, type[Shape]]:
-    """What the lines of a .jsonl file of a run must hold, by their `split`; under "" what all of them must."""
-    if name == "log.jsonl":
-        return {"": Logged, "train": Update, "valid": ClassLook if job == "finetune" else Look}
-    return {"": Prediction if job in ("finetune", "baseline") else Shape}

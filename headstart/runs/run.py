@@ -29,7 +29,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO, TypeVar
 
-from headstart.config import AnyConfig, load_run_config, parse_run_config
+from headstart.config import JobConfig
 from headstart.errors import ConfigError, DataError, ModelError, ResourceError, UserError, did_you_mean
 from headstart.schema import differences, to_toml
 from headstart.strict_json import to_json
@@ -37,11 +37,12 @@ from headstart.runs.disk import DRAFT, write_file
 from headstart.runs.environment import changes, environment, version, versions
 from headstart.runs.lock import lock_folder
 from headstart.runs.log import Log
-from headstart.runs.record_shapes import Shape, line_shapes, run_shape
+from headstart.runs.kinds import KINDS, kind_of, line_shapes, load_run_config, parse_run_config, run_shape
+from headstart.runs.record_shapes import Shape
 from headstart.runs.records import read_json, read_lines
 from headstart.runs.watch import Watch
 
-C = TypeVar("C", bound=AnyConfig)
+C = TypeVar("C", bound=JobConfig)
 MAY_CHANGE = (  # when a run is resumed; anything else would make it another run
     *("train.threads", "train.device"),  # these change the last bits of the weights, which is told and kept
     *("train.log_every", "train.checkpoint_every", "train.keep_checkpoints", "train.tensorboard"),
@@ -59,7 +60,7 @@ class Run:
         self.changes: list[str] = []  # of this process against the one before: not the same bits
 
     @classmethod
-    def start(cls, path: str | Path, resume: bool, config: AnyConfig, threads: int) -> Run:
+    def start(cls, path: str | Path, resume: bool, config: JobConfig, threads: int) -> Run:
         """A locked run directory to write into: a new one, or with `resume` the one that is there.
 
         `threads` are those that torch will really use: to the last bit, a run repeats only with as many.
@@ -95,7 +96,7 @@ class Run:
         if not run.finished:
             raise ModelError(
                 f"{path}: this run is not finished: it is still at work, or was stopped. To go on with a stopped one: "
-                f"headstart {verb(run.job)} --out {path} --resume.",
+                f"headstart {run.verb} --out {path} --resume.",
                 "RUN_UNFINISHED",
             )
         return run
@@ -143,7 +144,7 @@ class Run:
         return (self.path / "log.jsonl").exists() or any(path.name != first for path in saved)
 
     @property
-    def config(self) -> AnyConfig:
+    def config(self) -> JobConfig:
         path = self.path / "config.toml"
         if not os.path.lexists(path):
             raise ModelError(f"{self.path}: config.toml is missing.", "RUN_DAMAGED")
@@ -161,11 +162,11 @@ class Run:
         config = parse_run_config(env.get("asked"), str(self.path / "env.json"))
         if not isinstance(config, kind):
             raise UserError(
-                f"{self.path} is a run of another kind ({config.job}). Resume it with headstart {verb(config.job)}."
+                f"{self.path} is a run of another kind ({config.job}). Resume it with headstart {kind_of(config).verb}."
             )
         return config
 
-    def differences(self, config: AnyConfig) -> list[str]:
+    def differences(self, config: JobConfig) -> list[str]:
         """What would make a run with these settings another one: `text: minilm, not base`."""
         told = differences(self.asked(type(config)), config.model_dump())
         return [difference for difference in told if difference.partition(":")[0] not in MAY_CHANGE]
@@ -175,7 +176,7 @@ class Run:
             raise UserError(f"{self.path}: there is no run here to resume. Leave out --resume to begin one.")
         self._check_format()
 
-    def write_config(self, config: AnyConfig) -> None:
+    def write_config(self, config: JobConfig) -> None:
         self.write_text("config.toml", to_toml(config))
 
     def write_json(self, name: str, value: Any) -> None:
@@ -192,6 +193,11 @@ class Run:
     def job(self) -> str:
         """What was asked for; a baseline of a study has no settings of its own."""
         return str(self.read_json("env.json").get("asked", {}).get("job", "pretrain")) if self.there else "baseline"
+
+    @property
+    def verb(self) -> str:
+        """The words of the command line that made it."""
+        return KINDS[self.job].verb if self.job in KINDS else self.job
 
     def read_json(self, name: str, shape: type[Shape] | None = None) -> Any:
         """A file of the run, once it is known to hold what the job of the run keeps there."""
@@ -306,7 +312,7 @@ class Run:
         hint = "" if self.finished else ", or go on with --resume"
         raise UserError(f"{self.path} {done}. Choose another --out{hint}.", "RUN_EXISTS")
 
-    def _must_agree(self, config: AnyConfig, threads: int) -> None:
+    def _must_agree(self, config: JobConfig, threads: int) -> None:
         changed = self.differences(config)
         if changed:
             raise _other_settings(self.path, changed)
@@ -342,11 +348,6 @@ def _other_settings(run: Path, changed: list[str]) -> ConfigError:
     )
 
 
-def verb(job: str) -> str:
-    """The words of the command line that do a job."""
-    return f"{job} train" if job in ("translate", "match") else job
-
-
 def runs_in(folder: str | Path) -> list[Run]:
     """Every run below a folder, by name, the cells of studies aside; the folder may itself be one."""
     if not os.path.isdir(folder):
@@ -360,7 +361,7 @@ def runs_in(folder: str | Path) -> list[Run]:
     return sorted(found, key=lambda run: run.path)
 
 
-def _asked(config: AnyConfig, threads: int) -> dict[str, Any]:
+def _asked(config: JobConfig, threads: int) -> dict[str, Any]:
     facts = {"device": config.train.device, "threads": threads, "seed": config.train.seed}
     asked = config.model_dump(mode="json")
     return {**facts, "asked": asked, "asked_sha256": _digest(asked)}

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headstart.config import AnyConfig
+from headstart.config import JobConfig
 from headstart.errors import BusyError, ConfigError, DataError, Stopped, UserError
 from headstart.runs.disk import write_file
 from headstart.runs.record_shapes import GridSettings
@@ -20,7 +20,7 @@ from headstart.runs.watch import Watch
 from headstart.strict_json import to_json
 from headstart.text.files import file_facts
 
-C = TypeVar("C", bound=AnyConfig)
+C = TypeVar("C", bound=JobConfig)
 Job = Callable[..., object]  # (settings, run directory, resume=, watch=)
 
 
@@ -45,7 +45,7 @@ def run_missing(planned: Sequence[tuple[str, C]], job: Job, out: Path, watch: Wa
     return failed
 
 
-def _must_be_of(run: Run, settings: AnyConfig) -> None:
+def _must_be_of(run: Run, settings: JobConfig) -> None:
     """A cell is known by the last part of a path, and must not stand for another one of that name.
 
     Where its data lie may change: they are known by their content.

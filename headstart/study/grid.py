@@ -28,10 +28,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headstart.config import LabelledConfig, MatchConfig
+from headstart.config import FinetuneConfig, LabelledConfig, PretrainConfig
 from headstart.errors import ConfigError, DataError, ModelError, Stopped, UserError
 from headstart.runs.disk import make_folder, write_file
 from headstart.runs.environment import environment
+from headstart.runs.kinds import kind_of
 from headstart.runs.lock import lock_folder
 from headstart.runs.manifest import unverified, verifying
 from headstart.runs.parent import end_with_parent
@@ -181,8 +182,8 @@ def _shape(folder: Path) -> str:
     """Equal for two models that are the same before training: shape and tokenizer."""
     if Run(folder.parent).there:
         config = Run.open(folder.parent).config
-        if isinstance(config, MatchConfig):
-            raise ModelError(f"{folder.parent} matches captions and pictures, and is no base of a classifier.")
+        if not isinstance(config, (PretrainConfig, FinetuneConfig)):
+            raise ModelError(f"{folder.parent} holds {kind_of(config).noun}, which is no base of a classifier.")
         shape, tokenizer = config.model, (folder / "tokenizer.json").read_bytes()
     else:
         from headstart.bases.pretrained import read_shape

@@ -9,8 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from headstart.cli import app
-from headstart.config import PretrainConfig, load_run_config
+from headstart.config import PretrainConfig
 from headstart.jobs.recipe import Recipe, recipe
+from headstart.runs.kinds import load_run_config
 
 WORDS = "of the film " * 75  # 900 characters
 
