@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 from benchmarks.timing import gemm_peak, timed
 from headstart.config import Objective, PretrainConfig
 from headstart.hub.packs import get_pack
-from headstart.jobs.pretrain import prepare
+from headstart.jobs.job import prepare
 from headstart.runs.checkpoint import Progress
 from headstart.train.loop import apply_gradients, gradients
 from headstart.train.optim import build_optimizer

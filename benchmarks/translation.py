@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.timing import compare
+from headstart.bases.translator import build_seq2seq
 from headstart.hub.pack_contents import pig_latin
-from headstart.jobs.translate import build_seq2seq
 from headstart.models.recurrent import Recurrent
 from headstart.models.seq2seq import Seq2Seq, TransformerSeq2Seq
 from headstart.shapes import Seq2SeqConfig

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headstart.bases.regression import Hits, clearly_better, fit_regression
+from headstart.bases.regression import ENOUGH, FOLDS, Hits, clearly_better, fit_regression
 from headstart.errors import ModelError
 from headstart.models.heads import ClassHead
 from headstart.shapes import Pool
@@ -26,6 +26,7 @@ USUAL_C = 0.01
 FLOOR = (
     0.05  # of the root mean square of all features: what varies less than that is not scaled up to count like the rest
 )
+FITTING = 5e-3, 5e-8  # seconds of one logistic regression: at least, and for each row x feature x class
 MOST_ROWS = 10_000  # that the regression is given; more take minutes and change little
 
 Rows = tuple[Tensor, list[int]]  # vectors (rows, D), and their classes
@@ -50,6 +51,13 @@ class Probe:
 def rows_to_fit(count: int) -> list[int]:
     """The numbers of the rows that a probe is given: all, or a sample from everywhere, as files are often sorted."""
     return sorted(np.random.default_rng(0).permutation(count)[:MOST_ROWS].tolist())
+
+
+def probing_seconds(train: int, valid: int, width: int, labels: int) -> float:
+    """About what all the logistic regressions behind one probe take, once the base has read the rows."""
+    least, each = FITTING
+    size = min(train, MOST_ROWS) * width * (labels if labels > 2 else 1)
+    return (len(CS) * (FOLDS if valid < ENOUGH else 1) + 1) * (least + each * size)
 
 
 def fit_probes(head: ClassHead, pools: Sequence[Pool], rows: Callable[[Pool], tuple[Rows, Rows]]) -> tuple[Probe, ...]:

@@ -1,172 +1,280 @@
-"""The fine-tuning job: labelled text and a base in, a run directory with a classifier out.
+"""The fine-tuning job: labelled rows and a base in, a run directory with a classifier out.
 
 Pretrained, scratch and frozen differ in one line each, and in nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 
 from headstart.bases.features import FrozenFeatures
-from headstart.bases.linear_probe import Probe, best_probe, fit_probes, install, rows_to_fit
-from headstart.bases.lora import add_lora, merge_lora, plain_name
+from headstart.bases.linear_probe import Probe, best_probe, fit_probes, install, probing_seconds, rows_to_fit
+from headstart.bases.lora import add_lora, merge_lora
 from headstart.bases.pretrained import open_base, within
 from headstart.config import FinetuneConfig, usual_rate
 from headstart.errors import ConfigError
+from headstart.jobs.job import Amount, Job, Kept, run_job
+from headstart.jobs.receipt import moved, transfer
 from headstart.models.base import freeze
 from headstart.models.heads import POOLS, ClassHead, Model
 from headstart.runs.card import named, plain
-from headstart.runs.checkpoint import Tensors, fingerprint, load_weights, weights
+from headstart.runs.checkpoint import Progress, load_weights, weights
 from headstart.runs.model_dir import HeadSpec, Saved, build_model, write_model
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
-from headstart.shapes import PRESETS, ModelConfig, pools_to_try, usual_pool
+from headstart.shapes import PRESETS, ModelConfig, Pool, pools_to_try, usual_pool
 from headstart.tasks.classify import ClassBatch, Classify, ClassifyText, class_weights, most_probable
 from headstart.tasks.metrics import class_scores
 from headstart.text.batch import Batches
-from headstart.text.files import file_facts
 from headstart.text.hygiene import refuse_leaks
 from headstart.text.read import text_files
 from headstart.text.split import Labelled, draw, split_labelled
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
-from headstart.train.loop import prepare_device, train
+
+PREDICTED = 150  # bytes beside the text of a test row in predictions.jsonl
+
+
+def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:
+    """Train a classifier on `cfg.data` into the run directory `out`; its result."""
+    return run_job(cfg, out, resume, watch)
 
 
 @dataclass(frozen=True)
-class Finetuning:
-    """All that stands before the first update, and nothing of it on disk."""
-
-    cfg: FinetuneConfig  # with what the data and the base decide filled in
+class Finetuning(Job[FinetuneConfig]):
+    cfg: FinetuneConfig
     data: Labelled
-    source: Saved | None  # the base as it was found
+    source: Saved | None  # the base as it was found; None for a preset, and in a resumed run
     tokenizer: Tokenizer
     text: ClassifyText
     valid: ClassifyText
     test: ClassifyText
-    head: HeadSpec
     model: Model
     task: Classify
     batches: Batches[ClassBatch]
     probes: tuple[Probe, ...] = ()  # linear probes of the base, its own pooling first; none on fresh weights
 
+    @classmethod
+    def files(cls, cfg: FinetuneConfig) -> list[Path]:
+        return text_files([path for path in (cfg.data.train, cfg.data.valid, cfg.data.test) if path])
+
+    @classmethod
+    def prepare(cls, cfg: FinetuneConfig, kept: Kept[FinetuneConfig], watch: Watch) -> Self:
+        """Rows, tokenizer and a model with the weights of the base, or fresh ones."""
+        whole = split_labelled(cfg.data)
+        data = draw(whole, cfg.data.labels, cfg.data.draw) if cfg.data.labels else whole
+        source = None if kept.cfg or cfg.base in PRESETS else open_base(cfg.base, cfg.allow_pickle)
+        shape, tokenizer = _shape_and_tokenizer(cfg, data, source, kept)
+        taken = source if cfg.init == "pretrained" else None
+        settled = cfg.pool or (kept.cfg.pool if kept.cfg else None)
+        pools = (settled,) if settled else pools_to_try(shape) if taken else (usual_pool(shape),)
+        cfg = _resolved(cfg, shape, data)
+        torch.manual_seed(cfg.train.seed)
+        model = build_model(shape, HeadSpec("classify", tuple(data.labels), pools[0], cfg.head_dropout, cfg.long))
+        assert isinstance(model.head, ClassHead)
+        if taken:
+            load_weights(model.base, weights(taken.model.base))
+        if cfg.class_weights:
+            model.head.weights.copy_(class_weights(data.train, data.labels))
+        model.to(cfg.train.device)
+        parts = data.parts().values()
+        text, valid, test = (ClassifyText(rows, data.labels, tokenizer, model.base, cfg.long) for rows in parts)
+        fitted = [text.texts[i] for i in rows_to_fit(len(text.texts))]
+        every = [
+            e.text for rows in whole.parts().values() for e in rows
+        ]  # also the rows of other runs, and of the test
+        read = every if cfg.features or cfg.scope == "head" else [*fitted, *valid.texts]
+        features = FrozenFeatures(model, tokenizer, cfg, read, pools)
+        probe_first = taken is not None and (cfg.fit_head or len(pools) > 1)  # fresh weights have nothing to probe
+        probes = _probes(model.head, pools, features, text, valid) if probe_first else ()
+        pool = best_probe(probes).pool if probes else pools[0]
+        model.head.pool = POOLS[pool]
+        if probes and cfg.fit_head:
+            install(model.head, best_probe(probes))
+        freeze(model.base, cfg.scope)
+        if cfg.scope == "lora":
+            add_lora(model.base, cfg.lora_rank)
+        if cfg.scope == "head":
+            for part in (text, valid, test):
+                part.features = partial(features, pool)
+        batches = text.batches(cfg.train.batch_size, cfg.train.seed)
+        cfg, task = cfg.model_copy(update={"pool": pool}), Classify(len(data.labels))
+        return cls(cfg, data, source, tokenizer, text, valid, test, model, task, batches, probes)
+
     @property
-    def probe(self) -> Probe | None:
-        """The one that the head begins with."""
-        return next((p for p in self.probes if p.pool == self.head.pool), None) if self.cfg.fit_head else None
+    def tokenizers(self) -> tuple[Tokenizer]:
+        return (self.tokenizer,)
 
     @property
     def measured(self) -> Callable[[], Iterable[ClassBatch]] | None:
         return self.valid.measured if self.data.valid else None
 
+    @property
+    def amount(self) -> Amount:
+        return Amount(len(self.text.rows), len(self.text.rows.ids), self.tokenizer.size)
 
-def prepare(cfg: FinetuneConfig, kept: tuple[FinetuneConfig, Tokenizer] | None = None) -> Finetuning:
-    """Rows, tokenizer and a model with the weights of the base, or fresh ones.
+    @property
+    def head(self) -> HeadSpec:
+        assert self.cfg.pool, "resolved"
+        return HeadSpec("classify", tuple(self.data.labels), self.cfg.pool, self.cfg.head_dropout, self.cfg.long)
 
-    `kept` are settings and tokenizer of a run that has begun: it goes on, whatever has become of its base since.
-    """
-    whole = split_labelled(cfg.data)
-    data = draw(whole, cfg.data.labels, cfg.data.draw) if cfg.data.labels else whole
-    source = None if kept or cfg.base in PRESETS else open_base(cfg.base, cfg.allow_pickle)
-    shape, tokenizer = (kept[0].model, kept[1]) if kept else _shape_and_tokenizer(cfg, data, source)
-    taken = source is not None and cfg.init == "pretrained"
-    settled = cfg.pool or (kept[0].pool if kept else None)
-    pools = (settled,) if settled else pools_to_try(shape) if taken else (usual_pool(shape),)
-    cfg = _resolved(cfg, shape, data)
-    torch.manual_seed(cfg.train.seed)
-    model = build_model(shape, HeadSpec("classify", tuple(data.labels), pools[0], cfg.head_dropout, cfg.long))
-    assert isinstance(model.head, ClassHead)
-    if source and taken:
-        load_weights(model.base, weights(source.model.base))
-    if cfg.class_weights:
-        model.head.weights.copy_(class_weights(data.train, data.labels))
-    model.to(cfg.train.device)
-    parts = data.parts().values()
-    text, valid, test = (ClassifyText(rows, data.labels, tokenizer, model.base, cfg.long) for rows in parts)
-    fitted = rows_to_fit(len(text.texts))
-    known = [text.texts[i] for i in fitted]
-    if cfg.features or cfg.scope == "head":  # the rows of other runs, and of the test, are read with them
-        read = [e.text for rows in whole.parts().values() for e in rows]
-    else:
-        read = [*known, *valid.texts]
-    features = FrozenFeatures(model, tokenizer, cfg, read, pools)
-    probes: tuple[Probe, ...] = ()
-    if taken and (cfg.fit_head or len(pools) > 1):  # fresh weights have nothing to probe
-        targets = [text.targets[i] for i in fitted]
-        probes = fit_probes(
-            model.head,
-            pools,
-            lambda pool: ((features(pool, known), targets), (features(pool, valid.texts), valid.targets)),
-        )
-    pool = best_probe(probes).pool if probes else pools[0]
-    cfg = cfg.model_copy(update={"pool": pool})
-    model.head.pool = POOLS[pool]
-    if probes and cfg.fit_head:
-        install(model.head, best_probe(probes))
-    freeze(model.base, cfg.scope)
-    if cfg.scope == "lora":
-        add_lora(model.base, cfg.lora_rank)
-    if cfg.scope == "head":
-        for part in (text, valid, test):
-            part.features = partial(features, pool)
-    batches = text.batches(cfg.train.batch_size, cfg.train.seed)
-    task = Classify(len(data.labels))
-    head = HeadSpec("classify", tuple(data.labels), pool, cfg.head_dropout, cfg.long)
-    return Finetuning(cfg, data, source, tokenizer, text, valid, test, head, model, task, batches, probes)
+    @property
+    def probe(self) -> Probe | None:
+        """The one that the head starts from."""
+        return next((p for p in self.probes if p.pool == self.cfg.pool), None) if self.cfg.fit_head else None
 
+    @cached_property
+    def _facts(self) -> dict[str, Any]:
+        """Counts and hygiene of the rows; a study has looked at them once for all its runs."""
+        facts = self.data.facts(self.cfg.check)
+        if self.cfg.strict_leakage:
+            refuse_leaks(facts["hygiene"])
+        return facts
 
-def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:
-    """Train a classifier on `cfg.data` into the run directory `out`; its result."""
-    watch = watch or Watch()
-    with Run.start(out, resume, cfg, prepare_device(cfg.train)) as run:
-        if run.finished:
-            return run.finish_again(watch)
-        paths = [path for path in (cfg.data.train, cfg.data.valid, cfg.data.test) if path]
-        run.check_files(file_facts(text_files(paths)))
-        job = prepare(cfg, _kept(run) if run.begun else None)
-        cfg, model, data = job.cfg, job.model, job.data
-        run.write_text("model/tokenizer.json", job.tokenizer.to_json())
-        run.write_config(cfg)
-        receipt = _open_receipt(run, job)
-        facts = _tell_facts(run, job, watch)
-        overlap = facts["hygiene"]["overlapping_rows"]["test"] if cfg.check else []
+    @property
+    def truncated(self) -> dict[str, int]:
+        return {"train": self.text.cut, "valid": self.valid.cut, "test": self.test.cut}
 
-        trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        progress = train(model, job.task, job.batches, job.measured, cfg.train, run, watch)
-        if cfg.scope == "lora":
-            merge_lora(model.base)
+    def facts(self, before: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self._facts, "truncated": self.truncated, "tokenizer_sha256": self.tokenizer.sha256}
 
-        _close_receipt(run, receipt, model)
-        result = {
-            "run": str(run.path),
-            "steps": progress.step,
-            "best_step": progress.best_step,
-            "valid": progress.best,
-            "test": _open_test_rows(run, job, overlap) if data.test and cfg.predictions != "none" else None,
-            "commonest": _commonest(data),
-            "overlapping_test_rows": len(overlap) if cfg.check else None,
-            "parameters": sum(p.numel() for p in model.parameters()),
-            "trained_parameters": trained,
-            "tokens": progress.tokens,
-            "seconds": round(progress.seconds, 3),
+    def notes(self) -> Iterator[str]:
+        data, facts = self.data, self._facts
+        counts = ", ".join(f"{label} {count}" for label, count in list(facts["labels"]["train"].items())[:10])
+        yield f"{len(data.train)} training, {len(data.valid)} validation, {len(data.test)} test rows; labels: {counts}."
+        warnings = facts["hygiene"]["warnings"] if facts["hygiene"] else data.reading.notes()
+        yield from (f"Note: {warning}" for warning in warnings)
+        if self.cfg.fit_head and self.source and self.cfg.init == "pretrained" and not self.probes:
+            yield "Note: a label has no training rows, so the head starts from random weights, not from a linear probe."
+        if len(self.probes) > 1 and self.probes[0].accuracy is not None:
+            scores = ", ".join(f"{probe.pool} {probe.accuracy:.3f}" for probe in self.probes)
+            yield f"Pooling: {self.cfg.pool} (accuracy of a linear probe on held-out rows: {scores})."
+        cut = ", ".join(f"{n} of {facts['rows'][name]} {name}" for name, n in self.truncated.items() if n)
+        if cut:
+            yield f"Note: texts longer than the base's context were cut: {cut} rows."
+
+    def receipt(self) -> dict[str, Any]:
+        named_tensors = transfer(self.model, self.source if self.cfg.init == "pretrained" else None)
+        return {
+            "base": self.cfg.base,
+            "init": self.cfg.init,
+            "head_strength": self.probe.c if self.probe else None,
+            "pool": self.cfg.pool,
+            "usual_pool": usual_pool(self.cfg.model),
+            "probe_accuracy": {probe.pool: probe.accuracy for probe in self.probes},
+            **named_tensors,
         }
-        write_model(run.path / "model", Saved(model, job.tokenizer, cfg.model, job.head), _card(cfg, result, data))
-        return run.finish(result, cfg.train.keep_checkpoints)
+
+    def finish_training(self) -> None:
+        if self.cfg.scope == "lora":
+            merge_lora(self.model.base)
+
+    def receipt_after(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
+        return {**moved(self.model, receipt["frozen"])}
+
+    def scores(self, run: Run, progress: Progress) -> dict[str, Any]:
+        checked, tested = self.cfg.check, bool(self.data.test) and self.cfg.predictions != "none"
+        overlap = self._facts["hygiene"]["overlapping_rows"]["test"] if checked else []
+        return {
+            "valid": progress.best,
+            "test": self._tested(run, overlap) if tested else None,
+            "commonest": _majority(self.data),
+            "overlapping_test_rows": len(overlap) if checked else None,
+        }
+
+    def _tested(self, run: Run, overlap: Collection[int]) -> dict[str, Any]:
+        """Predict the test rows; scores with and without those that overlap with training rows."""
+        labels, text = self.data.labels, self.test
+        scores = text.probabilities(self.model, self.cfg.train.device)
+        predicted = most_probable(scores)
+        lines = [
+            {
+                "row": i,
+                **({"text": example.text} if self.cfg.predictions == "texts" else {}),
+                "label": example.label,
+                "prediction": labels[guess],
+                "probabilities": dict(zip(labels, row, strict=True)),
+            }
+            for i, (example, guess, row) in enumerate(zip(self.data.test, predicted, scores, strict=True))
+        ]
+        run.write_lines("predictions.jsonl", lines)
+        clean = sorted(set(range(len(predicted))) - set(overlap))
+        rest = (
+            class_scores([text.targets[i] for i in clean], [predicted[i] for i in clean], len(labels))
+            if clean
+            else None
+        )
+        return {**class_scores(text.targets, predicted, len(labels)), "without_overlap": rest if overlap else None}
+
+    def card(self, result: Mapping[str, Any]) -> str:
+        cfg, data, test = self.cfg, self.data, result["test"]
+        low, high = test["interval"] if test else (0, 0)
+        score = (
+            f"Accuracy on {test['rows']} test rows: {test['accuracy']:.4f} (95 % interval {low:.4f} to {high:.4f})."
+            if test
+            else f"Accuracy on {len(data.valid)} validation rows: {result['valid']['accuracy']:.4f}."
+            if result["valid"]
+            else "No rows were held out to score it on."
+        )
+        start = "fresh weights" if cfg.init == "scratch" else f"the base {named(cfg.base)}"
+        return (
+            f"# A text classifier: {', '.join(map(plain, data.labels))}\n\nTrained by Headstart from {start} "
+            f"(trained: {cfg.scope}) on {len(data.train)} rows of {named(cfg.data.train)}, seed {cfg.train.seed}. "
+            f"{score}\n"
+        )
+
+    def save(self, folder: Path, card: str) -> None:
+        write_model(folder, Saved(self.model, self.tokenizer, self.cfg.model, self.head), card)
+
+    @classmethod
+    def for_estimate(cls, cfg: FinetuneConfig) -> FinetuneConfig:
+        """Features would be written, and a linear probe takes a pass over the rows."""
+        return cfg.model_copy(update={"features": None, "fit_head": False, "pool": cfg.pool or "mean"})
+
+    @property
+    def prediction_bytes(self) -> int:
+        return sum(len(example.text.encode()) + PREDICTED for example in self.data.test)
+
+    def closing_costs(self, evaluation: float) -> dict[str, float]:
+        train, valid, labels = len(self.data.train), len(self.data.valid), len(self.data.labels)
+        reading = (
+            0.0 if self.cfg.scope == "head" else evaluation / max(1, valid)
+        )  # a frozen base has read all rows by then
+        taken = self.source is not None and self.cfg.init == "pretrained"
+        pools = len(pools_to_try(self.cfg.model)) if taken else 0
+        probing = pools * probing_seconds(train, valid, self.cfg.model.width, labels)
+        return {
+            "reading_seconds": round(reading, 6),  # of one text
+            "probing_seconds": round(probing, 3),
+            "before_seconds": round(reading * len(rows_to_fit(train)) + probing, 3),
+            "closing_seconds": round(reading * len(self.data.test), 3),
+        }
 
 
-def _kept(run: Run) -> tuple[FinetuneConfig, Tokenizer]:
-    config = run.config
-    assert isinstance(config, FinetuneConfig), "Run.start has made sure of the job"
-    return config, Tokenizer.load(run.path / "model" / "tokenizer.json")
+def _probes(
+    head: ClassHead, pools: Collection[Pool], features: FrozenFeatures, text: ClassifyText, valid: ClassifyText
+) -> tuple[Probe, ...]:
+    """A linear probe of the base for each pooling."""
+    fitted = rows_to_fit(len(text.texts))
+    texts, targets = [text.texts[i] for i in fitted], [text.targets[i] for i in fitted]
+    return fit_probes(
+        head,
+        tuple(pools),
+        lambda pool: ((features(pool, texts), targets), (features(pool, valid.texts), valid.targets)),
+    )
 
 
-def _shape_and_tokenizer(cfg: FinetuneConfig, data: Labelled, source: Saved | None) -> tuple[ModelConfig, Tokenizer]:
+def _shape_and_tokenizer(
+    cfg: FinetuneConfig, data: Labelled, source: Saved | None, kept: Kept[FinetuneConfig]
+) -> tuple[ModelConfig, Tokenizer]:
+    if kept.cfg and kept.tokenizers:
+        return kept.cfg.model, kept.tokenizers["tokenizer.json"]
     if source:
         return within(source.config, cfg.context), source.tokenizer
     if cfg.init == "pretrained":
@@ -192,111 +300,7 @@ def _resolved(cfg: FinetuneConfig, shape: ModelConfig, data: Labelled) -> Finetu
     return cfg.model_copy(update={"model": shape, "train": train})
 
 
-def _commonest(data: Labelled) -> dict[str, Any]:
-    """What always saying the commonest label would score."""
+def _majority(data: Labelled) -> dict[str, Any]:
+    """What always predicting the majority class would score."""
     right = {name: [e.label == data.commonest for e in rows] for name, rows in data.parts().items() if rows}
     return {"label": data.commonest, **{name: float(np.mean(hits)) for name, hits in right.items()}}
-
-
-def _tell_facts(run: Run, job: Finetuning, watch: Watch) -> dict[str, Any]:
-    data, cut = job.data, {"train": job.text.cut, "valid": job.valid.cut, "test": job.test.cut}
-    facts = data.facts(job.cfg.check)
-    if job.cfg.strict_leakage:
-        refuse_leaks(facts["hygiene"])
-    run.add_data_facts({**facts, "truncated": cut, "tokenizer_sha256": job.tokenizer.sha256})
-    counts = ", ".join(f"{label} {count}" for label, count in list(facts["labels"]["train"].items())[:10])
-    watch.note(
-        f"{len(data.train)} training, {len(data.valid)} validation, {len(data.test)} test rows; labels: {counts}."
-    )
-    for warning in facts["hygiene"]["warnings"] if facts["hygiene"] else data.reading.notes():
-        watch.note(f"Note: {warning}")
-    if job.cfg.fit_head and job.source and job.cfg.init == "pretrained" and not job.probes:
-        watch.note(
-            "Note: a label has no training rows, so the head starts from random weights, not from a linear probe."
-        )
-    if len(job.probes) > 1 and job.probes[0].accuracy is not None:
-        scores = ", ".join(f"{probe.pool} {probe.accuracy:.3f}" for probe in job.probes)
-        watch.note(f"Pooling: {job.head.pool} (accuracy of a linear probe on held-out rows: {scores}).")
-    if any(cut.values()):
-        told = ", ".join(f"{count} of {facts['rows'][name]} {name}" for name, count in cut.items() if count)
-        watch.note(f"Note: texts longer than the base's context were cut: {told} rows.")
-    return facts
-
-
-def _open_receipt(run: Run, job: Finetuning) -> dict[str, Any]:
-    """What was taken over, written before the first update; a resumed run keeps the one that is there."""
-    if run.begun:
-        return run.read_json("receipt.json")
-    cfg, model, source = job.cfg, job.model, job.source
-    base, taken = _base_tensors(model), source is not None and cfg.init == "pretrained"
-    added = [f"base.{name}" for name in weights(model.base) if plain_name(name) is None]
-    added += [f"head.{name}" for name in weights(model.head)]
-    frozen = [f"base.{n}" for n, p in model.base.named_parameters() if not p.requires_grad and ".base_layer." not in n]
-    heads = [name for name in weights(source.model) if name.startswith("head.")] if source else []
-    receipt = {
-        "base": cfg.base,
-        "init": cfg.init,
-        "copied": sorted(base) if taken else [],
-        "new": sorted(added) if taken else sorted([*base, *added]),
-        "head_strength": job.probe.c if job.probe else None,
-        "pool": job.head.pool,
-        "usual_pool": usual_pool(cfg.model),
-        "probe_accuracy": {probe.pool: probe.accuracy for probe in job.probes},
-        "unused": sorted([*(set(heads) - set(source.fresh)), *source.unused]) if taken and source else [],
-        "base_sha256_before": fingerprint(base),
-        "frozen": {name: fingerprint({name: base[name]}) for name in frozen},
-    }
-    run.write_json("receipt.json", receipt)
-    return receipt
-
-
-def _close_receipt(run: Run, receipt: dict[str, Any], model: Model) -> None:
-    base = _base_tensors(model)
-    moved = [name for name, before in receipt["frozen"].items() if fingerprint({name: base[name]}) != before]
-    run.write_json("receipt.json", {**receipt, "base_sha256_after": fingerprint(base), "frozen_moved": moved})
-
-
-def _base_tensors(model: Model) -> Tensors:
-    """The tensors of the base by the names that they have without LoRA beside them."""
-    return {f"base.{plain}": t for name, t in weights(model.base).items() if (plain := plain_name(name))}
-
-
-def _open_test_rows(run: Run, job: Finetuning, overlap: Collection[int]) -> dict[str, Any]:
-    """Predict the test rows, once, with the kept weights; scores with and without those that were learned from."""
-    data, text = job.data, job.test
-    scores = text.probabilities(job.model, job.cfg.train.device)
-    predicted = most_probable(scores)
-    run.write_lines(
-        "predictions.jsonl",
-        [
-            {
-                "row": i,
-                **({"text": example.text} if job.cfg.predictions == "texts" else {}),
-                "label": example.label,
-                "prediction": data.labels[guess],
-                "probabilities": dict(zip(data.labels, row, strict=True)),
-            }
-            for i, (example, guess, row) in enumerate(zip(data.test, predicted, scores, strict=True))
-        ],
-    )
-    classes, clean = len(data.labels), sorted(set(range(len(predicted))) - set(overlap))
-    rest = class_scores([text.targets[i] for i in clean], [predicted[i] for i in clean], classes) if clean else None
-    return {**class_scores(text.targets, predicted, classes), "without_overlap": rest if overlap else None}
-
-
-def _card(cfg: FinetuneConfig, result: dict[str, Any], data: Labelled) -> str:
-    test = result["test"]
-    low, high = test["interval"] if test else (0, 0)
-    score = (
-        f"Accuracy on {test['rows']} test rows: {test['accuracy']:.4f} (95 % interval {low:.4f} to {high:.4f})."
-        if test
-        else f"Accuracy on {len(data.valid)} validation rows: {result['valid']['accuracy']:.4f}."
-        if result["valid"]
-        else "No rows were held out to score it on."
-    )
-    start = "fresh weights" if cfg.init == "scratch" else f"the base {named(cfg.base)}"
-    return (
-        f"# A text classifier: {', '.join(map(plain, data.labels))}\n\nTrained by Headstart from {start} "
-        f"(trained: {cfg.scope}) on {len(data.train)} rows of {named(cfg.data.train)}, seed {cfg.train.seed}. "
-        f"{score}\n"
-    )

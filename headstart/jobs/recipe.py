@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from headstart.bases.cooccurrence_start import FEWEST_TOKENS
 from headstart.config import PretrainConfig
-from headstart.jobs.pretrain import COUNTED_FROM
 from headstart.text.cooccurrence import LITTLE as LITTLE_TEXT
 from headstart.text.files import Reading
 from headstart.text.read import read_corpus
@@ -46,9 +46,9 @@ def recipe_for(cfg: PretrainConfig) -> Recipe:
 def recipe(texts: Sequence[str], writes: bool = False, known: bool = False) -> Recipe:
     """The choice for these texts; a model that `writes` keeps capitals and spaces, and words may be `known` beforehand."""
     lengths = [len(text) for text in texts]
-    if sum(lengths) / CHARACTERS < COUNTED_FROM and not known:
+    if sum(lengths) / CHARACTERS < FEWEST_TOKENS and not known:
         return {
-            "start": Choice("random", f"from random, as the text has fewer than {COUNTED_FROM:,} tokens; {LITTLE}"),
+            "start": Choice("random", f"from random, as the text has fewer than {FEWEST_TOKENS:,} tokens; {LITTLE}"),
             "model.size": Choice("micro", "size micro"),
             "model.context": Choice(CONTEXTS[0], f"a context of {CONTEXTS[0]}"),
         }

@@ -9,7 +9,7 @@ from typing import Any
 
 from headstart.bases.regression import ENOUGH
 from headstart.config import FinetuneConfig
-from headstart.jobs.estimate import estimate
+from headstart.jobs.estimate import Cost, estimate
 from headstart.shapes import PRESETS
 from headstart.study.plan import BaseRun, Cell, StudyConfig, arms_of, cells, named_bases, trials
 from headstart.text.split import SELECTED_FROM, split_labelled
@@ -31,7 +31,7 @@ class Costs:
     cfg: StudyConfig
     rows: int  # training and validation rows, all of them
     test: int
-    timed: dict[str, dict[str, Any]]  # by base
+    timed: dict[str, Cost]  # by base
 
     def seconds(self, cell: Cell) -> float:
         """Of one run, but for what the runs on one base share."""
@@ -64,7 +64,7 @@ def study_estimate(cfg: StudyConfig, jobs: int = 1) -> tuple[dict[str, Any], dic
     every = len(data.train) + len(data.valid)
     pretraining = [estimate(cfg.pretraining(objective)) for objective in cfg.objectives if cfg.pretrain]
     threads = {"train": {"threads": max(1, (os.cpu_count() or 1) // jobs)}} if jobs > 1 else {}
-    timed: list[dict[str, Any]] = []
+    timed: list[Cost] = []
     if cfg.trained:
         given = [cfg.finetuning({"base": base, "check": False, **_fresh(base), **threads}) for base in cfg.bases]
         made = [_untrained(cfg, objective) for objective in cfg.objectives if cfg.pretrain]

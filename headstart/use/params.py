@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from headstart.bases.translator import build_seq2seq, read_translator
 from headstart.config import FinetuneConfig, TranslateConfig
 from headstart.errors import ConfigError, did_you_mean
-from headstart.jobs.translate import build_seq2seq, read_translator
 from headstart.models.base import freeze, parameter_table
 from headstart.models.heads import Model, every_token
 from headstart.models.seq2seq import Seq2Seq

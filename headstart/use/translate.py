@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from headstart.bases.translator import Translation, Translator, parts_of, read_translator, rows_scored, scores_of
 from headstart.config import TranslateConfig
 from headstart.errors import DataError, ModelError
-from headstart.jobs.translate import Said, Translator, pieces_of, read_translator, rows_scored, scores_of
 from headstart.runs.run import Run
 from headstart.show.attention import AttentionMaps, square
 from headstart.tasks.translate import TranslateText, translations
@@ -84,7 +84,7 @@ class Translations:
         return [self._attended(piece) for piece in self._pieces(text, split)]
 
     def _pieces(self, text: str, split: str | None) -> list[str]:
-        return pieces_of(text, split or self.config.split)
+        return parts_of(text, split or self.config.split)
 
     @torch.inference_mode()
     def _attended(self, text: str) -> Attended:
@@ -128,7 +128,7 @@ class Translations:
         }
 
 
-def best_joined(places: Sequence[Sequence[Said]], most: int) -> list[tuple[Said, ...]]:
+def best_joined(places: Sequence[Sequence[Translation]], most: int) -> list[tuple[Translation, ...]]:
     """The `most` best ways to take one translation from each place, by the sum of their scores, best first."""
 
     def worth(chosen: tuple[int, ...]) -> float:
@@ -136,7 +136,7 @@ def best_joined(places: Sequence[Sequence[Said]], most: int) -> list[tuple[Said,
 
     first = (0,) * len(places)
     waiting, met = [(-worth(first), first)], {first}
-    found: list[tuple[Said, ...]] = []
+    found: list[tuple[Translation, ...]] = []
     while waiting and len(found) < most:
         _, chosen = heappop(waiting)
         found.append(tuple(place[k] for place, k in zip(places, chosen, strict=True)))

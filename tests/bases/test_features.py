@@ -10,7 +10,8 @@ import torch
 
 from headstart.bases.features import FrozenFeatures
 from headstart.config import FinetuneConfig, PretrainConfig
-from headstart.jobs.finetune import finetune, prepare
+from headstart.jobs.finetune import finetune
+from headstart.jobs.job import prepare
 from headstart.jobs.pretrain import pretrain
 from headstart.models.transformer import Transformer
 from headstart.runs.run import Run

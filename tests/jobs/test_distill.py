@@ -17,7 +17,8 @@ from headstart.cli import app
 from headstart.config import PretrainConfig
 from headstart.errors import ConfigError
 from headstart.jobs.estimate import estimate
-from headstart.jobs.pretrain import prepare, pretrain
+from headstart.jobs.job import prepare
+from headstart.jobs.pretrain import pretrain
 from headstart.runs.checkpoint import fingerprint, weights
 from headstart.runs.run import Run
 from headstart.schema import parse

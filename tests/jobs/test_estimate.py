@@ -141,7 +141,7 @@ def test_minutes_without_end_are_refused(language: PretrainConfig) -> None:
 
 def test_a_rate_at_which_it_diverges_at_once_is_told(language: PretrainConfig) -> None:
     fast = language.train.model_copy(update={"lr": 1e11})
-    with pytest.raises(DivergedError, match=r"not finite after a few updates\. Lower train\.lr"):
+    with pytest.raises(DivergedError, match=r"not finite after a few steps\. Lower train\.lr"):
         estimate(language.model_copy(update={"train": fast, "samples": ("a",)}))
 
 

@@ -18,7 +18,8 @@ from headstart.bases.image_index import ImageIndex
 from headstart.bases.matcher import open_encoder, open_matcher, read_dual
 from headstart.config import MatchConfig
 from headstart.errors import ConfigError, DataError, ModelError
-from headstart.jobs.match import match, prepare
+from headstart.jobs.job import prepare
+from headstart.jobs.match import match
 from headstart.models.dual import Space
 from headstart.models.vision import ImageTransformer
 from headstart.runs.model_dir import read_model
@@ -97,7 +98,7 @@ def test_projections_are_found_where_what_was_seen_is_kept_and_moved_afterwards(
     done, find, move = [], start_canonical, Space._apply
     monkeypatch.setattr("headstart.jobs.match.start_canonical", lambda *given: (done.append("found"), find(*given))[1])
     monkeypatch.setattr(Space, "_apply", lambda self, *given: (done.append("moved"), move(self, *given))[1])
-    prepare(config(pictures, towers), Watch())
+    prepare(config(pictures, towers))
     assert done == ["found", "moved"]
 
 
@@ -151,7 +152,7 @@ def test_a_tower_with_the_same_weights_and_other_settings_looks_again(
     (other / "model" / "MANIFEST.json").unlink(missing_ok=True)
 
     def seen(towers: dict[str, str]) -> torch.Tensor:
-        pairs = prepare(config(pictures, towers), Watch()).pairs
+        pairs = prepare(config(pictures, towers)).pairs
         assert isinstance(pairs, SeenPairs)
         return pairs.text_vectors if tower == "text" else pairs.image_vectors
 
@@ -210,7 +211,7 @@ def test_a_tower_that_changed_since_the_run_began_is_refused(
         match(config(pictures, mine), tmp_path / "run", watch=Killer())
     weights = tmp_path / "tower" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x3e")
-    with pytest.raises(ModelError, match="a tower is not what it was"):
+    with pytest.raises(ModelError, match="tower is not what it was"):
         match(config(pictures, mine), tmp_path / "run", resume=True)
 
 

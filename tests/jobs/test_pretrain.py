@@ -14,9 +14,11 @@ from typer.testing import CliRunner
 
 from headstart.cli import app
 from headstart.config import PretrainConfig
-from headstart.jobs.pretrain import prepare
+from headstart.jobs.job import Kept
+from headstart.jobs.pretrain import Pretraining
 from headstart.runs.model_dir import read_model
 from headstart.runs.run import Run
+from headstart.runs.watch import Watch
 
 
 def invoke(*words: object) -> Any:
@@ -67,7 +69,9 @@ def test_without_its_mask_a_model_sees_what_it_should_predict_and_cannot_write(r
     assert (done.exit_code, "reads both ways" in done.stderr) == (5, True)
     begun = Run.open(tmp_path / "unmasked").config
     assert isinstance(begun, PretrainConfig)
-    assert prepare(begun, kept=begun).cfg.objective == "causal"  # a run that goes on does not become a masked one
+    assert (
+        Pretraining.prepare(begun, Kept(begun), Watch()).cfg.objective == "causal"
+    )  # a run that goes on does not become a masked one
 
 
 def test_generated_tokens_carry_their_probabilities(run: Path) -> None:
@@ -183,7 +187,7 @@ def test_vectors_are_counted_where_the_text_is_long_enough(tmp_path: Path, monke
     (tmp_path / "text.txt").write_text("a b c d e f\n" * 30)
     words = ["pretrain", tmp_path / "text.txt", "--tokenizer", "word", "--size", "nano", "--context", 8, "--steps", 1]
     for least, start in ((10_000, "random"), (100, "cooccurrence")):
-        monkeypatch.setattr("headstart.jobs.pretrain.COUNTED_FROM", least)
+        monkeypatch.setattr("headstart.bases.cooccurrence_start.FEWEST_TOKENS", least)
         invoke(*words, "--out", tmp_path / start, "--quiet")
         assert Run.open(tmp_path / start).read_json("data.json")["counted_vectors"] == (start == "cooccurrence")
     sizes = [read_model(tmp_path / s / "model").model.base.embedding.weight.std() for s in ("random", "cooccurrence")]
@@ -241,7 +245,7 @@ def test_a_resumed_run_remembers_its_word_vectors(tmp_path: Path, monkeypatch: p
            "--set", "train.checkpoint_every=1", "--set", "tokenizer.lower=true", "--vectors", tmp_path / "known.vec",
            "--out", tmp_path / "run", "--quiet"]  # fmt: skip
     with monkeypatch.context() as broken:
-        broken.setattr("headstart.jobs.pretrain.look_back", lambda job: 1 / 0)
+        broken.setattr("headstart.jobs.pretrain.Pretraining.final_training_loss", lambda job: 1 / 0)
         assert CliRunner().invoke(app, [*map(str, job)]).exit_code == 1
     before = Run(tmp_path / "run").read_json("data.json")
     invoke("pretrain", "--out", tmp_path / "run", "--resume", "--quiet")

@@ -94,7 +94,7 @@ def test_what_is_named_of_a_tokenizer_stays(
 ) -> None:
     found: list[PretrainConfig] = []
     monkeypatch.setattr("headstart.cli.learn.show_estimate", lambda config, *others: found.append(config))
-    monkeypatch.setattr("headstart.jobs.recipe.COUNTED_FROM", 1)
+    monkeypatch.setattr("headstart.jobs.recipe.FEWEST_TOKENS", 1)
     monkeypatch.setattr("headstart.jobs.recipe.COUNTED_ENTRIES", 10)
     words = ["pretrain", str(sentences), "--objective", "auto", "--steps", "2", "--dry-run", "--unit", "line"]
     done = CliRunner().invoke(app, [*words, *more])

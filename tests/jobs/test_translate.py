@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 import torch
 
+from headstart.bases.translator import Translation, read_translator
 from headstart.config import TranslateConfig
 from headstart.errors import DataError, ModelError, Stopped
 from headstart.jobs.estimate import estimate
-from headstart.jobs.translate import Said, prepare, read_translator, translate
+from headstart.jobs.job import prepare
+from headstart.jobs.translate import translate
 from headstart.runs.manifest import unverified
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
@@ -158,7 +160,7 @@ def told_while(cfg: TranslateConfig, out: Path) -> list[str]:
 def test_a_translation_that_finds_no_end_is_cut_at_the_context(kind: str, pairs: Path) -> None:
     job = prepare(settings(pairs, model={"kind": kind, "context": 6}))
     with torch.no_grad():
-        job.model.head.bias[job.target_tokenizer.end] = -1e9
+        job.model.head.bias[job.target.end] = -1e9
     assert job.text.longest > 6
     (best,), *_ = job.translator.translate(["bade", "koma"])
     assert not best.finished
@@ -177,7 +179,7 @@ def test_a_part_of_which_no_pair_fits_is_told_by_its_name(pairs: Path, tmp_path:
 def test_the_best_of_several_words_are_the_best_of_all_ways_to_join_them() -> None:
     rng = torch.Generator().manual_seed(0)
     scores = -torch.rand(3, 4, generator=rng).cumsum(1)
-    places = [[Said(f"{i}{k}", float(x), True) for k, x in enumerate(row)] for i, row in enumerate(scores)]
+    places = [[Translation(f"{i}{k}", float(x), True) for k, x in enumerate(row)] for i, row in enumerate(scores)]
     every = sorted(itertools.product(*places), key=lambda chosen: -sum(each.score for each in chosen))
     for most in (1, 10, 64, 100):
         assert best_joined(places, most) == every[:most]
@@ -246,9 +248,9 @@ def test_a_text_that_comes_again_is_translated_once(pairs: Path, monkeypatch: py
 def test_special_tokens_are_never_said(pairs: Path) -> None:
     job = prepare(settings(pairs))
     with torch.no_grad():
-        for i in job.target_tokenizer.unsaid:
+        for i in job.target.unsaid:
             job.model.head.bias[i] = 1e9
-    assert len(job.target_tokenizer.unsaid) == 4
+    assert len(job.target.unsaid) == 4
     assert all(len(best.text) > 3 or best.finished for found in job.translator.translate(["bade"], 3) for best in found)
     assert job.translator.translate(["bade"])[0][0].text != ""
 

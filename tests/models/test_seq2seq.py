@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from headstart.jobs.translate import build_seq2seq
+from headstart.bases.translator import build_seq2seq
 from headstart.models.block import Attention, AttentionMask
 from headstart.models.decode import TranslationStep, search
 from headstart.models.seq2seq import DecoderBlock, Seq2Seq, TransformerSeq2Seq

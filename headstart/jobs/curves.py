@@ -1,0 +1,41 @@
+"""curves.png of a run: what its log says of the training and validation rows, by step. No torch."""
+
+from __future__ import annotations
+
+import io
+
+from headstart.runs.disk import write_file
+from headstart.runs.run import Run
+from headstart.show.picture import axes
+
+FEWEST = 3  # evaluations; fewer are no curve
+SCORES = {"accuracy": "validation accuracy", "recall@5": "validation recall@5"}  # drawn beside the loss, where logged
+
+
+def curve(run: Run, split: str, score: str) -> tuple[list[int], list[float]]:
+    """Steps and values of one score in a run's log."""
+    logged = run.read_lines("log.jsonl") if run.log_length() else ()
+    records = [r for r in logged if r.get("split") == split and r.get(score) is not None]
+    return [r["step"] for r in records], [r[score] for r in records]
+
+
+def write_curves(run: Run) -> None:
+    """Draw the loss on the training and validation rows, and the validation score, by step."""
+    evaluated = curve(run, "valid", "loss")
+    if len(evaluated[0]) < FEWEST:
+        return
+    scores = {name: curve(run, "valid", score) for score, name in SCORES.items()}
+    scores = {name: found for name, found in scores.items() if found[0]}
+    figure, (left, *others) = axes(1 + len(scores), 4.5 * (1 + len(scores)), 3.6)
+    left.plot(*curve(run, "train", "loss"), alpha=0.4, linewidth=1, label="training")
+    left.plot(*evaluated, marker="o", markersize=3, label="validation")
+    left.set(xlabel="step", ylabel="loss (nats)")
+    left.legend(frameon=False, fontsize=8)
+    for axis, (name, found) in zip(others, scores.items(), strict=True):
+        axis.plot(*found, marker="o", markersize=3)
+        axis.set(xlabel="step", ylabel=name)
+    for axis in (left, *others):
+        axis.spines[["top", "right"]].set_visible(False)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=120)
+    write_file(run.path / "curves.png", drawn.getvalue())

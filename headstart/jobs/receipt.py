@@ -1,0 +1,63 @@
+"""Transfer receipts: which tensors were copied, which are new, and which frozen ones moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypedDict
+
+from headstart.bases.lora import plain_name
+from headstart.models.base import Base
+from headstart.models.dual import DualEncoder
+from headstart.models.heads import Model
+from headstart.runs.checkpoint import Tensors, fingerprint, weights
+from headstart.runs.model_dir import Saved
+
+
+class Transfer(TypedDict):
+    """The part of receipt.json that names tensors."""
+
+    copied: list[str]
+    new: list[str]
+    unused: list[str]  # of the source
+    base_sha256_before: str
+    frozen: dict[str, str]  # SHA-256 of each tensor that must not move
+
+
+class Moved(TypedDict):
+    base_sha256_after: str
+    frozen_moved: list[str]
+
+
+def transfer(model: Model, source: Saved | None) -> Transfer:
+    """What `model` took over from `source`, or that it took over nothing."""
+    base = base_tensors(model)
+    added = [f"base.{name}" for name in weights(model.base) if plain_name(name) is None]
+    added += [f"head.{name}" for name in weights(model.head)]
+    heads = [name for name in weights(source.model) if name.startswith("head.")] if source else []
+    return {
+        "copied": sorted(base) if source else [],
+        "new": sorted(added) if source else sorted([*base, *added]),
+        "unused": sorted([*(set(heads) - set(source.fresh)), *source.unused]) if source else [],
+        "base_sha256_before": fingerprint(base),
+        "frozen": {name: fingerprint({name: base[name]}) for name in _frozen(model.base)},
+    }
+
+
+def moved(model: Model, frozen: Mapping[str, str]) -> Moved:
+    """What became of the base, and which `frozen` tensors are not what they were."""
+    base = base_tensors(model)
+    changed = [name for name, before in frozen.items() if fingerprint({name: base[name]}) != before]
+    return {"base_sha256_after": fingerprint(base), "frozen_moved": changed}
+
+
+def base_tensors(model: Model) -> Tensors:
+    """The tensors of the base by the names that they have without LoRA beside them."""
+    return {f"base.{plain}": t for name, t in weights(model.base).items() if (plain := plain_name(name))}
+
+
+def _frozen(base: Base) -> Iterable[str]:
+    return [f"base.{n}" for n, p in base.named_parameters() if not p.requires_grad and ".base_layer." not in n]
+
+
+def towers_sha256(dual: DualEncoder) -> dict[str, str]:
+    return {"text": fingerprint(weights(dual.text)), "image": fingerprint(weights(dual.image))}
