@@ -80,7 +80,7 @@ def estimate(cfg: JobConfig) -> Cost:
     first, update_seconds, tokens, timed = _timed_updates(model, job.task, job.batches, train)
     evaluations = len({*range(0, train.steps, train.eval_every), train.steps})
     gathering, evaluating = (
-        _timed_evaluation(model, job.task, job.measured, train.device) if job.measured else (0.0, 0.0)
+        _timed_evaluation(model, job.task, job.measured, train.device) if job.held_out else (0.0, 0.0)
     )
     around = job.closing_costs(gathering + evaluating)
     writing, saving = weight_bytes(job.whole) / SAVED, checkpoint_bytes(model) / SAVED

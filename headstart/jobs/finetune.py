@@ -5,7 +5,7 @@ Pretrained, scratch and frozen differ in one line each, and in nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from headstart.bases.lora import add_lora, merge_lora
 from headstart.bases.pretrained import open_base, within
 from headstart.config import FinetuneConfig, usual_rate
 from headstart.errors import ConfigError
-from headstart.jobs.job import Amount, Job, Kept, run_job
+from headstart.jobs.job import Job, Kept, run_job
 from headstart.jobs.receipt import moved, transfer
 from headstart.models.base import freeze
 from headstart.models.heads import POOLS, ClassHead, Model
@@ -107,17 +107,12 @@ class Finetuning(Job[FinetuneConfig]):
         cfg, task = cfg.model_copy(update={"pool": pool}), Classify(len(data.labels))
         return cls(cfg, data, source, tokenizer, text, valid, test, model, task, batches, probes)
 
-    @property
-    def tokenizers(self) -> tuple[Tokenizer]:
-        return (self.tokenizer,)
+    def measured(self) -> Iterable[ClassBatch]:
+        return self.valid.measured()
 
     @property
-    def measured(self) -> Callable[[], Iterable[ClassBatch]] | None:
-        return self.valid.measured if self.data.valid else None
-
-    @property
-    def amount(self) -> Amount:
-        return Amount(len(self.text.rows), len(self.text.rows.ids), self.tokenizer.size)
+    def held_out(self) -> bool:
+        return bool(self.data.valid)
 
     @property
     def head(self) -> HeadSpec:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -68,6 +68,8 @@ class Job(ABC, Generic[C]):
 
     tokenizer_files: ClassVar[Sequence[str]] = ("tokenizer.json",)  # below model/
     cfg: C  # with what the data and the base decide filled in
+    tokenizer: Tokenizer
+    text: Any  # the training texts; `text.rows` are their tokens
     model: nn.Module  # what learns
     task: Task[Any, Any]
     batches: Batches[Any]
@@ -81,19 +83,9 @@ class Job(ABC, Generic[C]):
     @abstractmethod
     def prepare(cls, cfg: C, kept: Kept[C], watch: Watch) -> Self: ...
 
-    @property
     @abstractmethod
-    def measured(self) -> Callable[[], Iterable[Any]] | None:
-        """The validation batches of an evaluation; None where no rows were held out."""
-
-    @property
-    @abstractmethod
-    def tokenizers(self) -> Sequence[Tokenizer]:
-        """In the order of `tokenizer_files`."""
-
-    @property
-    @abstractmethod
-    def amount(self) -> Amount: ...
+    def measured(self) -> Iterable[Any]:
+        """The validation batches, anew for each evaluation."""
 
     @abstractmethod
     def facts(self, before: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,6 +104,20 @@ class Job(ABC, Generic[C]):
         """Write model/, the weights last."""
 
     # What follows has a default, for jobs that have nothing to add.
+
+    @property
+    def tokenizers(self) -> Sequence[Tokenizer]:
+        """In the order of `tokenizer_files`."""
+        return (self.tokenizer,)
+
+    @property
+    def amount(self) -> Amount:
+        return Amount(len(self.text.rows), len(self.text.rows.ids), self.tokenizer.size)
+
+    @property
+    def held_out(self) -> bool:
+        """Whether there are rows to validate on."""
+        return True
 
     def notes(self) -> Iterator[str]:
         """What to report before the first step."""
@@ -191,7 +197,8 @@ def run_job(
                 run.log({"step": step, "split": "sample", "prompt": sample.prompt, "text": sample.text})
                 watch.note(f"step {step}: {sample.shown}")
 
-        progress = train(job.model, job.task, job.batches, job.measured, job.cfg.train, run, watch, after_evaluation)
+        valid = job.measured if job.held_out else None
+        progress = train(job.model, job.task, job.batches, valid, job.cfg.train, run, watch, after_evaluation)
         job.finish_training()
         if receipt is not None:
             run.write_json("receipt.json", {**receipt, **job.receipt_after(receipt)})

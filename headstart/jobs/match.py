@@ -6,7 +6,7 @@ go through the training loop. Towers that learn go through it whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -128,16 +128,11 @@ class Matching(Job[MatchConfig]):
         return cls(cfg, shape, found, parts, checked, base.tokenizer, dual, model, pairs, task, batches, started)
 
     @property
-    def tokenizers(self) -> tuple[Tokenizer]:
-        return (self.tokenizer,)
-
-    @property
     def whole(self) -> nn.Module:
         return self.dual
 
-    @property
-    def measured(self) -> Callable[[], Iterable[Any]]:
-        return lambda: self.pairs.measured(self.parts.valid)
+    def measured(self) -> Iterable[Any]:
+        return self.pairs.measured(self.parts.valid)
 
     @property
     def amount(self) -> Amount:

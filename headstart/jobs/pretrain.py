@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -13,7 +13,7 @@ from headstart.bases.cooccurrence_start import start_from_cooccurrence, starts_f
 from headstart.bases.pretrained import open_base, within
 from headstart.config import PretrainConfig
 from headstart.errors import ModelError
-from headstart.jobs.job import Amount, Job, Kept, Sample, run_job
+from headstart.jobs.job import Job, Kept, Sample, run_job
 from headstart.models.decode import LanguageStep, Sampling, generate
 from headstart.models.heads import LanguageHead, Model, VectorHead
 from headstart.quantities import counted
@@ -90,17 +90,12 @@ class Pretraining(Job[PretrainConfig]):
         many = 0 if known is None else int(known.any(1).sum())
         return cls(cfg, corpus, tokenizer, text, valid, model, task, text.batches(), fresh, many)
 
-    @property
-    def tokenizers(self) -> tuple[Tokenizer]:
-        return (self.tokenizer,)
+    def measured(self) -> Iterable[Batch]:
+        return self.valid.measured(self.evaluation_tokens)
 
     @property
-    def measured(self) -> Callable[[], Iterable[Batch]] | None:
-        return (lambda: self.valid.measured(self.evaluation_tokens)) if self.corpus.valid else None
-
-    @property
-    def amount(self) -> Amount:
-        return Amount(len(self.text.rows), len(self.text.rows.ids), self.tokenizer.size)
+    def held_out(self) -> bool:
+        return bool(self.corpus.valid)
 
     @property
     def evaluation_tokens(self) -> int:
@@ -154,7 +149,7 @@ class Pretraining(Job[PretrainConfig]):
         return [Sample(p, t, t) for p in prompts for t in [sample(self.model, self.tokenizer, p, self.cfg)]]
 
     def scores(self, run: Run, progress: Progress) -> dict[str, Any]:
-        valid = self._validated() if self.corpus.valid else None
+        valid = self._validated() if self.held_out else None
         return {
             "train": self.final_training_loss(),
             "curve": list(_curve(run)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -22,7 +22,7 @@ from headstart.bases.translator import (
 )
 from headstart.config import TranslateConfig
 from headstart.errors import DataError
-from headstart.jobs.job import Amount, Job, Kept, Sample, run_job
+from headstart.jobs.job import Job, Kept, Sample, run_job
 from headstart.models.seq2seq import Seq2Seq
 from headstart.quantities import counted
 from headstart.runs.card import named
@@ -52,7 +52,7 @@ class Translating(Job[TranslateConfig]):
     tokenizer_files: ClassVar = FILES
     cfg: TranslateConfig
     data: Pairs
-    source: Tokenizer
+    tokenizer: Tokenizer  # of the source
     target: Tokenizer
     text: TranslateText
     valid: TranslateText
@@ -95,32 +95,27 @@ class Translating(Job[TranslateConfig]):
 
     @property
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        return self.source, self.target
+        return self.tokenizer, self.target
 
-    @property
-    def measured(self) -> Callable[[], Iterable[PairBatch]]:
-        return self.valid.measured
+    def measured(self) -> Iterable[PairBatch]:
+        return self.valid.measured()
 
     @property
     def parts(self) -> dict[str, TranslateText]:
         return {"train": self.text, "valid": self.valid, "test": self.test}
 
     @property
-    def amount(self) -> Amount:
-        return Amount(len(self.text.rows), len(self.text.rows.ids), self.source.size)
-
-    @property
     def translator(self) -> Translator:
-        return Translator(self.model, self.source, self.target, self.cfg.model, self.cfg.train.device)
+        return Translator(self.model, self.tokenizer, self.target, self.cfg.model, self.cfg.train.device)
 
     def facts(self, before: Mapping[str, Any]) -> dict[str, Any]:
-        both = f"{self.source.sha256}{self.target.sha256}"
+        both = f"{self.tokenizer.sha256}{self.target.sha256}"
         return {
             **self.data.facts(),
             "left_out": {name: text.left_out for name, text in self.parts.items()},
             "unknown": {name: text.unknown for name, text in self.parts.items()},
             "tokens": {name: len(text.sources.ids) + len(text.rows.ids) for name, text in self.parts.items()},
-            "vocabulary": {"source": self.source.size, "target": self.target.size},
+            "vocabulary": {"source": self.tokenizer.size, "target": self.target.size},
             "tokenizer_sha256": hashlib.sha256(both.encode()).hexdigest(),
         }
 
@@ -128,7 +123,7 @@ class Translating(Job[TranslateConfig]):
         rows = self.data.facts()["rows"]
         yield (
             f"{rows['train']:,} training, {rows['valid']:,} validation, {rows['test']:,} test pairs; vocabularies of "
-            f"{self.source.size:,} and {self.target.size:,}."
+            f"{self.tokenizer.size:,} and {self.target.size:,}."
         )
         yield from (f"Note: {note}" for note in self.data.reading.notes())
         if self.data.blank:
