@@ -123,7 +123,8 @@ def predict(
         records = said[run]
         for i, record in enumerate(records if also else []):
             record["also"] = {
-                name: {key: said[name][i][key] for key in ("label", "probabilities")} for name in also or []
+                name: {"label": said[name][i]["label"], "probabilities": said[name][i]["probabilities"]}
+                for name in also or []
             }
         show_json(records)
         return
@@ -198,18 +199,18 @@ def evaluate(
         raise UserError("A classifier is scored on one file or folder of labelled rows.")
     from headstart.use.predict import Classifier
 
-    scores = Classifier.load(run).evaluate(located(data[0]), text_column, label_column, reading)
+    found = Classifier.load(run).evaluate(located(data[0]), text_column, label_column, reading)
     show_notes(reading.notes())
     if as_json:
-        show_json(scores)
+        show_json(found)
         return
-    show(accuracy_line("accuracy", scores) + f", macro-F1 {scores['macro_f1']:.4f}")
+    show(accuracy_line("accuracy", found) + f", macro-F1 {found['macro_f1']:.4f}")
     show()
     rows = [
-        [label, *map(str, counts), *(share(scores["classes"][label][name]) for name in ("precision", "recall", "f1"))]
-        for label, counts in zip(scores["labels"], scores["confusion"], strict=True)
+        [label, *map(str, counts), share(each["precision"]), share(each["recall"]), share(each["f1"])]
+        for (label, each), counts in zip(found["classes"].items(), found["confusion"], strict=True)
     ]
-    show_table(["true \\ said", *scores["labels"], "precision", "recall", "F1"], rows)
+    show_table(["true \\ said", *found["labels"], "precision", "recall", "F1"], rows)
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -365,7 +366,7 @@ def classify(
         _show_trained_on(result["trained_on"], len(result["images"]))
 
 
-def _show_recalls(part: str, scores: dict[str, Any]) -> None:
+def _show_recalls(part: str, scores: Mapping[str, Any]) -> None:
     title = (
         f"{part + ', ' if part else ''}{counted(scores['captions'], 'caption')}, {counted(scores['images'], 'image')}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -261,7 +262,7 @@ def evaluate(
         show(
             f"! {counted(left_out, 'pair', 'was', 'were')} left out: {scores['blank_pairs']} with an empty side, the others too long"
         )
-    fails = scores["fails"]
+    fails: Mapping[str, Any] = scores["fails"]
     if not fails["wrong"]:
         return
     for name, key in (("length of the source", "length"), ("it begins with", "start")):
@@ -340,7 +341,7 @@ def _check_split(split: str | None) -> None:
         raise UserError(f"--split takes texts or words, not '{split}'.{did_you_mean(split, ('texts', 'words'))}")
 
 
-def _note_lost(records: list[dict[str, Any]]) -> None:
+def _note_lost(records: Sequence[Mapping[str, Any]]) -> None:
     """Say what the translations lack."""
     unread = list(dict.fromkeys(piece for record in records for piece in record["unknown"]))
     endless = [record["source"] for record in records if not record["finished"]]
@@ -374,7 +375,7 @@ def _placed(paths: list[str] | None) -> tuple[str, ...] | None:
     return tuple(map(placed, paths)) if paths else None
 
 
-def _show_scores(part: str, scores: dict[str, Any]) -> None:
+def _show_scores(part: str, scores: Mapping[str, Any]) -> None:
     named = {
         "exact match": scores["exact_match"],
         "character error rate": scores["character_error_rate"],

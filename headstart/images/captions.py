@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from headstart.config import CaptionsConfig
 from headstart.errors import DataError
@@ -41,6 +41,14 @@ class Captioned:
     reading: Reading = PLAIN
 
 
+class CaptionFacts(TypedDict):
+    """What data.json holds of captions; the inner keys are the names of the parts."""
+
+    images: dict[str, int]
+    captions: dict[str, int]
+    split_sha256: str
+
+
 @dataclass(frozen=True)
 class CaptionParts:
     train: Captions
@@ -50,7 +58,7 @@ class CaptionParts:
     def parts(self) -> dict[str, Captions]:
         return {"train": self.train, "valid": self.valid, "test": self.test}
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> CaptionFacts:
         """Sizes, for data.json."""
         parts = self.parts()
         lines = (f"{n}\t{file}\t{text}" for n, part in parts.items() for file, texts in part.items() for text in texts)

@@ -34,7 +34,7 @@ from headstart.text.batch import Batches
 from headstart.text.files import file_facts
 from headstart.text.hygiene import refuse_leaks
 from headstart.text.read import text_files
-from headstart.text.split import Labelled, draw, split_labelled
+from headstart.text.split import Labelled, LabelledFacts, draw, split_labelled
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
 from headstart.train.loop import prepare_device, train
 
@@ -135,7 +135,7 @@ def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: 
         run.write_config(cfg)
         receipt = _open_receipt(run, job)
         facts = _tell_facts(run, job, watch)
-        overlap = facts["hygiene"]["overlapping_rows"]["test"] if cfg.check else []
+        overlap = facts["hygiene"]["overlapping_rows"]["test"] if facts["hygiene"] else []
 
         trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
         progress = train(model, job.task, job.batches, job.measured, cfg.train, run, watch)
@@ -198,7 +198,7 @@ def _commonest(data: Labelled) -> dict[str, Any]:
     return {"label": data.commonest, **{name: float(np.mean(hits)) for name, hits in right.items()}}
 
 
-def _tell_facts(run: Run, job: Finetuning, watch: Watch) -> dict[str, Any]:
+def _tell_facts(run: Run, job: Finetuning, watch: Watch) -> LabelledFacts:
     data, cut = job.data, {"train": job.text.cut, "valid": job.valid.cut, "test": job.test.cut}
     facts = data.facts(job.cfg.check)
     if job.cfg.strict_leakage:

@@ -40,6 +40,7 @@ from headstart.shapes import DualConfig
 from headstart.tasks.canonical import start_canonical
 from headstart.tasks.retrieve import (
     Embedded,
+    MatchScores,
     Pairs,
     RawPairs,
     Retrieve,
@@ -164,7 +165,7 @@ def match(cfg: MatchConfig, out: str | Path, resume: bool = False, watch: Watch 
         return run.finish(result, cfg.train.keep_checkpoints)
 
 
-def scores_of(found: Embedded) -> dict[str, Any]:
+def scores_of(found: Embedded) -> MatchScores:
     """Recall both ways, and what guessing would score."""
     pictures, captions = len(found.images), len(found.texts)
     return {"images": pictures, "captions": captions, **found.recalls(), "chance": chance(found.counts)}
@@ -197,7 +198,8 @@ def _tell_left_out(found: Captioned, bad: dict[str, str], watch: Watch) -> None:
 def _tell_facts(run: Run, job: Matching, watch: Watch) -> None:
     """Keep and tell what is learned from; a run that goes on must find the same pictures."""
     contents = (f"{file}\t{content}" for file, content in sorted(job.pictures.contents.items()))
-    facts, before = {**job.parts.facts(), "pictures_sha256": digest(*contents)}, run.read_json("data.json")
+    facts: dict[str, Any] = {**job.parts.facts(), "pictures_sha256": digest(*contents)}
+    before = run.read_json("data.json")
     if any(before.get(name, facts[name]) != facts[name] for name in ("split_sha256", "pictures_sha256")):
         raise DataError(
             f"{job.found.folder}: images were added, changed or deleted since this run began. Put them back, or begin a "
@@ -254,7 +256,7 @@ def _close_receipt(run: Run, receipt: dict[str, Any], job: Matching) -> None:
     run.write_json("receipt.json", {**receipt, "towers_sha256_after": after, "frozen_moved": moved})
 
 
-def _open_test_captions(run: Run, job: Matching) -> dict[str, Any]:
+def _open_test_captions(run: Run, job: Matching) -> MatchScores:
     """Look for the pictures of the test captions, once, with the kept weights."""
     part = job.parts.test
     found = job.embedded(part)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,9 @@ from headstart.runs.model_dir import HeadSpec, Saved, build_model, write_model
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
 from headstart.shapes import HuggingFaceConfig, ModelConfig
-from headstart.tasks.distill import Distill, TaughtText, Teacher
+from headstart.tasks.distill import Distill, DistillScores, TaughtText, Teacher
 from headstart.tasks.language import Language, LanguageText
-from headstart.tasks.metrics import compressed
+from headstart.tasks.metrics import LanguageScores, compressed
 from headstart.text.batch import Batch, Batches
 from headstart.text.cooccurrence import token_vectors
 from headstart.text.files import file_facts
@@ -207,7 +207,7 @@ def sample(model: Model, tokenizer: Tokenizer, prompt: str, cfg: PretrainConfig)
     return tokenizer.decode([*ids, *(choice.id for choice in chosen)])
 
 
-def _measure_all(job: Pretraining) -> dict[str, Any]:
+def _measure_all(job: Pretraining) -> LanguageScores | DistillScores:
     """The scores of the kept weights on the whole of the validation text."""
     batches = (batch.to(job.cfg.train.device) for batch in job.valid.measured())
     task = Language(job.valid.bytes) if isinstance(job.task, Language) else job.task
@@ -229,7 +229,7 @@ def _curve(run: Run) -> Iterator[dict[str, float]]:
             yield {"step": record["step"], "loss": record["loss"], "seconds": record["wall"]["seconds"]}
 
 
-def _beside(run: Run, corpus: Corpus, valid: dict[str, Any]) -> dict[str, float]:
+def _beside(run: Run, corpus: Corpus, valid: Mapping[str, Any]) -> dict[str, float]:
     """Bits a byte of the validation text for the same model before its first update, and for xz after the same training text."""
     first = next((r for r in run.read_lines("log.jsonl") if r.get("split") == "valid"), None)
     if first is None:

@@ -31,7 +31,7 @@ from headstart.runs.watch import Watch
 from headstart.schema import parse
 from headstart.shapes import Seq2SeqConfig
 from headstart.tasks.translate import PairBatch, Translate, TranslateText, source_rows, translations
-from headstart.tasks.translation_scores import Scored, translation_scores, where_it_fails
+from headstart.tasks.translation_scores import PairScores, Scored, translation_scores, where_it_fails
 from headstart.text.batch import Batches
 from headstart.text.files import file_facts
 from headstart.text.pairs import Pair, Pairs, references, split_pairs
@@ -191,7 +191,7 @@ def translate(
         return run.finish(result, cfg.train.keep_checkpoints)
 
 
-def scored(job: Translating, text: TranslateText) -> dict[str, Any]:
+def scored(job: Translating, text: TranslateText) -> PairScores:
     """The loss of the pairs, and the scores of a translation of each source."""
     return scores_of(job.translator, text, rows_scored(job.translator, text.pairs, job.cfg.split, job.cfg.beam))
 
@@ -203,7 +203,7 @@ def _open_test_pairs(run: Run, job: Translating) -> dict[str, Any]:
     return {**scores_of(job.translator, job.test, rows), "fails": where_it_fails(rows)}
 
 
-def scores_of(translator: Translator, text: TranslateText, rows: Sequence[Scored]) -> dict[str, Any]:
+def scores_of(translator: Translator, text: TranslateText, rows: Sequence[Scored]) -> PairScores:
     loss = text.loss(translator.model, translator.device)
     return {
         "loss": loss["value"],

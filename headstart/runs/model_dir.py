@@ -30,14 +30,14 @@ from headstart.models.huggingface import KINDS, HuggingFaceBase
 from headstart.models.layout import counterpart, from_disk, to_disk
 from headstart.models.transformer import Transformer
 from headstart.regular_file import read_regular
-from headstart.schema import parse
-from headstart.shapes import HuggingFaceConfig, ModelConfig, Pool, TransformerConfig
-from headstart.strict_json import to_json
-from headstart.text.tokenizer import Tokenizer
 from headstart.runs import manifest
 from headstart.runs.checkpoint import Tensors, load_weights, must_fit, weights
 from headstart.runs.disk import write_file
 from headstart.runs.weight_file import read_weights
+from headstart.schema import parse
+from headstart.shapes import HuggingFaceConfig, ModelConfig, Pool, TransformerConfig
+from headstart.strict_json import to_json
+from headstart.text.tokenizer import Tokenizer
 
 HeadKind = Literal["language", "classify"]
 

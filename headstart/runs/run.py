@@ -31,16 +31,16 @@ from typing import Any, TextIO, TypeVar
 
 from headstart.config import JobConfig
 from headstart.errors import ConfigError, DataError, ModelError, ResourceError, UserError, did_you_mean
-from headstart.schema import differences, to_toml
-from headstart.strict_json import to_json
 from headstart.runs.disk import DRAFT, write_file
 from headstart.runs.environment import changes, environment, version, versions
+from headstart.runs.kinds import KINDS, kind_of, line_shapes, load_run_config, parse_run_config, run_shape
 from headstart.runs.lock import lock_folder
 from headstart.runs.log import Log
-from headstart.runs.kinds import KINDS, kind_of, line_shapes, load_run_config, parse_run_config, run_shape
 from headstart.runs.record_shapes import Shape
 from headstart.runs.records import read_json, read_lines
 from headstart.runs.watch import Watch
+from headstart.schema import differences, to_toml
+from headstart.strict_json import to_json
 
 C = TypeVar("C", bound=JobConfig)
 MAY_CHANGE = (  # when a run is resumed; anything else would make it another run

@@ -4,11 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from headstart.show.picture import COLORS, brief
 from headstart.show.table import label, table
-from headstart.show.view import View
+from headstart.show.view import Guess, View
+
+
+class LayerChangeData(TypedDict):
+    name: str
+    weights: float
+    similarity: float | None
+    attention: float | None
+
+
+class TokenChangeData(TypedDict):
+    token: str
+    before: Guess
+    after: Guess
+    divergence: float
+
+
+class ChangeData(TypedDict):
+    before: str
+    after: str
+    texts: int
+    places: int
+    layers: list[LayerChangeData]
+    tokens: list[TokenChangeData]
 
 
 @dataclass(frozen=True)
@@ -53,7 +76,7 @@ class Change(View):
         moved = ", ".join(self.moved) or "nothing"
         return f"from {self.before} to {self.after}: {moved} moved; similarity over {self.places} tokens of {self.texts} texts"
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> ChangeData:
         return {
             "before": self.before,
             "after": self.after,

@@ -6,7 +6,7 @@ import base64
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from headstart.show.picture import COLORS, brief
 from headstart.show.table import table
@@ -15,6 +15,41 @@ from headstart.text.visible import shown
 
 COLUMNS = 5  # pictures beside each other
 LABEL = 26  # characters of a line below a picture
+
+
+class FoundData(TypedDict):
+    file: str
+    score: float
+    rank: int
+    own_caption: str
+
+
+class SheetData(TypedDict):
+    caption: str
+    images: int
+    found: list[FoundData]
+
+
+class WordData(TypedDict):
+    word: str
+    added: bool
+    helps: float
+    rank_without: int
+
+
+class AskedData(TypedDict):
+    caption: str
+    rank: int
+    score: float
+    best: str
+    words: list[WordData]
+    found: NotRequired[list[FoundData]]  # the images of this caption, which the command line adds
+
+
+class EditsData(TypedDict):
+    target: str
+    images: int
+    captions: list[AskedData]
 
 
 @dataclass(frozen=True)
@@ -27,7 +62,7 @@ class Found:
     own_caption: str  # what pairs.csv says of it, if anything
     thumbnail: bytes  # a small PNG
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> FoundData:
         return {"file": self.file, "score": self.score, "rank": self.rank, "own_caption": self.own_caption}
 
     @property
@@ -45,7 +80,7 @@ class ContactSheet(View):
     of: int  # pictures that were looked through
     target: str = ""  # a file that is marked
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> SheetData:
         return {"caption": self.caption, "images": self.of, "found": [each.data() for each in self.found]}
 
     @property
@@ -130,15 +165,24 @@ class CaptionEdits(View):
     of: int  # pictures
     asked: tuple[Asked, ...]
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> EditsData:
         return {
             "target": self.target,
             "images": self.of,
             "captions": [
-                {"caption": a.caption, "rank": a.rank, "score": a.score, "best": a.best, "words": [vars(w) for w in a.words]}
+                {
+                    "caption": a.caption,
+                    "rank": a.rank,
+                    "score": a.score,
+                    "best": a.best,
+                    "words": [
+                        {"word": w.word, "added": w.added, "helps": w.helps, "rank_without": w.rank_without}
+                        for w in a.words
+                    ],
+                }
                 for a in self.asked
             ],
-        }  # fmt: skip
+        }
 
     @property
     def summary(self) -> str:

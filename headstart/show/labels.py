@@ -17,7 +17,7 @@ class LabelProbabilities(View):
 
     probabilities: Mapping[str, float]  # most probable first
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> dict[str, float]:
         return dict(self.probabilities)
 
     def __str__(self) -> str:

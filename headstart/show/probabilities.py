@@ -1,18 +1,60 @@
-"""How sure a language model was of every token of a text, and what it would rather have said."""
+"""How sure a language model was of every token of a text, and what it expected instead."""
 
 from __future__ import annotations
 
 import math
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from headstart.show.picture import COLORS, INK, brief
 from headstart.show.table import label, table
-from headstart.show.view import View
+from headstart.show.view import Guess, View
 
 COLUMNS = 8  # places beside each other in a picture
 STRONGEST = 8.0  # nats; what surprises more is marked no more strongly
+
+
+class BeliefData(TypedDict):
+    temperature: float
+    probability: float | None
+    entropy: float
+    top: list[float]
+
+
+class PlaceData(TypedDict):
+    """One token of a text; what is not required is missing where nothing was predicted."""
+
+    token: str
+    id: int | None
+    generated: bool
+    probability: NotRequired[float | None]
+    surprise: NotRequired[float | None]
+    rank: NotRequired[int | None]
+    entropy: NotRequired[float]
+    top: NotRequired[list[Guess]]
+    temperatures: NotRequired[list[BeliefData]]
+
+
+class ProbabilitiesData(TypedDict):
+    temperature: float
+    hidden_in_turn: bool
+    predicted: int
+    surprise: float | None
+    perplexity: float | None
+    tokens: list[PlaceData]
+
+
+class BeliefPayload(TypedDict):
+    p: float | None
+    entropy: float
+    top: tuple[float, ...]
+
+
+class ProbabilitiesPayload(TypedDict):
+    temperatures: tuple[float, ...]
+    strongest: float
+    places: list[list[BeliefPayload]]
 
 
 @dataclass(frozen=True)
@@ -59,7 +101,7 @@ class TokenProbabilities(View):
 
     @property
     def surprise(self) -> float | None:
-        """Nats a token, on average; None where no token was predicted."""
+        """Nats per token, on average; None where no token was predicted."""
         found = [surprise(p) for p in self.predicted]
         return sum(found) / len(found) if found else None
 
@@ -74,11 +116,11 @@ class TokenProbabilities(View):
         if self.surprise is None:
             return f"nothing to predict{heat}"
         return (
-            f"{len(self.predicted)} tokens predicted, {way}{heat}: {self.surprise:.3f} nats a token, "
+            f"{len(self.predicted)} tokens predicted, {way}{heat}: {self.surprise:.3f} nats per token, "
             f"perplexity {self.perplexity:.2f}"
         )
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> ProbabilitiesData:
         return {
             "temperature": self.temperature,
             "hidden_in_turn": self.hidden,
@@ -88,13 +130,15 @@ class TokenProbabilities(View):
             "tokens": [self._place_data(place) for place in self.places],
         }
 
-    def _place_data(self, place: Place) -> dict[str, Any]:
+    def _place_data(self, place: Place) -> PlaceData:
         belief = self.belief(place)
-        found: dict[str, Any] = {"token": place.token, "id": place.id, "generated": place.generated}
         if belief is None:
-            return found
+            return {"token": place.token, "id": place.id, "generated": place.generated}
         p = belief.probability
-        return found | {
+        return {
+            "token": place.token,
+            "id": place.id,
+            "generated": place.generated,
             "probability": p,
             "surprise": None if p is None else surprise(p),
             "rank": place.rank,
@@ -133,7 +177,7 @@ class TokenProbabilities(View):
         """How strongly a token is marked, 0 to 1."""
         return min(1.0, surprise(probability) / STRONGEST)
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> ProbabilitiesPayload:
         return {
             "temperatures": self.temperatures,
             "strongest": STRONGEST,

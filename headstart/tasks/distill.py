@@ -7,8 +7,8 @@ next words do. Student and teacher may cut the text into different tokens.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -40,6 +40,11 @@ class Teacher:
         return F.normalize(mean_real(self.base(ids, mask).last, mask), dim=1)
 
 
+class DistillScores(TypedDict):
+    loss: float
+    similarity: float  # the mean cosine with the teacher's vector
+
+
 class Distill:
     """A task: the student's vectors come to lie where the teacher's do."""
 
@@ -47,7 +52,7 @@ class Distill:
         return model.loss(batch.ids, batch.mask, batch.target)
 
     @torch.no_grad()
-    def evaluate(self, model: Model, batches: Iterable[Batch]) -> dict[str, Any]:
+    def evaluate(self, model: Model, batches: Iterable[Batch]) -> DistillScores:
         """The loss, and how near the two vectors of a text are: the mean cosine."""
         assert isinstance(model.head, VectorHead)
         loss = near = texts = 0.0
@@ -58,7 +63,7 @@ class Distill:
             texts += len(batch.target)
         return {"loss": loss / texts, "similarity": near / texts}
 
-    def rank(self, scores: dict[str, Any]) -> tuple[float, ...]:
+    def rank(self, scores: Mapping[str, Any]) -> tuple[float, ...]:
         return (scores["similarity"],)
 
 

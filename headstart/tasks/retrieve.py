@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from headstart.images.pixels import pixels_of
 from headstart.images.read import read_image
 from headstart.models.dual import DualEncoder, Space
 from headstart.shapes import PixelsConfig
+from headstart.tasks.metrics import Estimate
 from headstart.text.batch import Batches, Numbers, Rng, pad
 from headstart.text.tokenizer import Tokenizer, rows_to_read
 
@@ -86,6 +87,32 @@ M = TypeVar("M", Space, DualEncoder)
 B = TypeVar("B", SeenBatch, RawBatch)
 
 
+class Recalls(TypedDict):
+    """Recall at each depth, `recall@1` and so on, in each direction."""
+
+    text_to_image: dict[str, Estimate]
+    image_to_text: dict[str, Estimate]
+
+
+class Chance(TypedDict):
+    """What guessing would score."""
+
+    text_to_image: dict[str, float]
+    image_to_text: dict[str, float]
+
+
+class MatchScores(Recalls):
+    images: int
+    captions: int
+    chance: Chance
+
+
+class RetrievalScores(TypedDict):
+    loss: float
+    recall: float  # the mean over both directions and all depths
+    captions: int
+
+
 class Retrieve(ABC, Generic[M, B]):
     @abstractmethod
     def embedded(self, model: M, batch: B) -> tuple[Tensor, Tensor]:
@@ -95,13 +122,15 @@ class Retrieve(ABC, Generic[M, B]):
         captions = len(batch.owner)
         return contrastive_loss(*self.embedded(model, batch), batch.owner, model.scale) * captions, captions
 
-    def evaluate(self, model: M, batches: Iterable[B]) -> dict[str, Any]:
+    def evaluate(self, model: M, batches: Iterable[B]) -> RetrievalScores:
         found = self.gathered(model, batches)
         loss = contrastive_loss(found.texts, found.images, found.owner, model.scale.detach())
-        values = [score["value"] for way in found.recalls().values() for score in way.values()]
+        recalls = found.recalls()
+        ways = (recalls["text_to_image"], recalls["image_to_text"])
+        values = [score["value"] for way in ways for score in way.values()]
         return {"loss": float(loss), "recall": float(np.mean(values)), "captions": len(found.texts)}
 
-    def rank(self, scores: dict[str, Any]) -> tuple[float, ...]:
+    def rank(self, scores: Mapping[str, Any]) -> tuple[float, ...]:
         return (scores["recall"], -scores["loss"])
 
     @torch.no_grad()
@@ -229,7 +258,7 @@ class Embedded:
         """The captions of each picture."""
         return torch.bincount(self.owner, minlength=len(self.images)).tolist()
 
-    def recalls(self) -> dict[str, dict[str, Any]]:
+    def recalls(self) -> Recalls:
         return recalls(self.scores, self.owner.cpu().numpy())
 
 
@@ -243,7 +272,7 @@ def ranks(scores: Floats, right: NDArray[np.bool_]) -> Numbers:
     return 1 + ((scores >= best) & ~right).sum(1)
 
 
-def recalls(scores: Floats, owner: Numbers) -> dict[str, dict[str, Any]]:
+def recalls(scores: Floats, owner: Numbers) -> Recalls:
     """How often the right answer is among the first k, from captions to pictures and back, each with its interval.
 
     `scores` are (N, M). Captions of one picture are not independent, so the interval of the first way is over pictures.
@@ -252,11 +281,11 @@ def recalls(scores: Floats, owner: Numbers) -> dict[str, dict[str, Any]]:
     counts = right.sum(0)
     forth, back = ranks(scores, right), ranks(scores.T[counts > 0], right.T[counts > 0])
 
-    def text_to_image(k: int) -> dict[str, Any]:
+    def text_to_image(k: int) -> Estimate:
         hits = np.bincount(owner, weights=forth <= k, minlength=len(counts))
         return clustered_share(hits[counts > 0], counts[counts > 0])
 
-    def image_to_text(k: int) -> dict[str, Any]:
+    def image_to_text(k: int) -> Estimate:
         return clustered_share(back <= k, np.ones(len(back)))
 
     return {
@@ -265,7 +294,7 @@ def recalls(scores: Floats, owner: Numbers) -> dict[str, dict[str, Any]]:
     }
 
 
-def clustered_share(hits: NDArray[Any], of: NDArray[Any]) -> dict[str, Any]:
+def clustered_share(hits: NDArray[Any], of: NDArray[Any]) -> Estimate:
     """The share of hits over clusters of rows, with Wilson's interval for as many independent rows as they are worth.
 
     >>> clustered_share(np.array([3.0, 3.0, 0.0, 0.0]), np.array([3, 3, 3, 3]))["value"]
@@ -286,7 +315,7 @@ def clustered_share(hits: NDArray[Any], of: NDArray[Any]) -> dict[str, Any]:
     return {"value": share, "interval": [max(0.0, middle - half), min(1.0, middle + half)]}
 
 
-def chance(counts: Sequence[int]) -> dict[str, dict[str, float]]:
+def chance(counts: Sequence[int]) -> Chance:
     """What guessing would score; `counts` are the captions of each picture.
 
     >>> chance([5] * 100)["text_to_image"]["recall@5"]

@@ -10,14 +10,14 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypedDict, TypeVar
 
 from headstart.config import CorpusConfig, LabelledConfig
 from headstart.errors import DataError, did_you_mean
 from headstart.text.classes import not_classes
 from headstart.text.duplicates import normal
 from headstart.text.files import PLAIN, Reading
-from headstart.text.hygiene import check
+from headstart.text.hygiene import HygieneReport, check
 from headstart.text.read import Example, read_corpus, read_labelled
 
 T = TypeVar("T")
@@ -33,6 +33,16 @@ class Corpus:
     reading: Reading = PLAIN  # what had to be changed in the files
 
 
+class LabelledFacts(TypedDict):
+    """What data.json holds of labelled rows; the inner keys are the names of the parts."""
+
+    rows: dict[str, int]
+    labels: dict[str, dict[str, int]]
+    reading: dict[str, int]
+    hygiene: HygieneReport | None  # None: not looked for
+    split_sha256: str
+
+
 @dataclass(frozen=True)
 class Labelled:
     train: list[Example]
@@ -43,13 +53,13 @@ class Labelled:
 
     @property
     def commonest(self) -> str:
-        """The label that most training rows have: always saying it is the least that a model must beat."""
+        """The majority class of the training rows: always predicting it is the least that a model must beat."""
         return Counter(e.label for e in self.train).most_common(1)[0][0]
 
     def parts(self) -> dict[str, list[Example]]:
         return {"train": self.train, "valid": self.valid, "test": self.test}
 
-    def facts(self, look_for_copies: bool = True) -> dict[str, Any]:
+    def facts(self, look_for_copies: bool = True) -> LabelledFacts:
         """Sizes, label counts, and what is wrong with the rows, for data.json."""
         parts = self.parts()
         hygiene = check(parts) if look_for_copies else None

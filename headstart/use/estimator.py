@@ -72,12 +72,12 @@ class LanguageModel(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "model_")
         self.folder_.copy(folder)
 
-    def generate(self, prompt: str, tokens: int = 40, how: Sampling | None = None, top: int = 0) -> dict[str, Any]:
+    def generate(self, prompt: str, tokens: int = 40, how: Sampling | None = None, top: int = 0) -> language.Generated:
         """Text after `prompt`, with the probability of each new token and the `top` most probable in its place."""
         check_is_fitted(self, "model_")
         return self.model_.generate(prompt, tokens, how or Sampling(), top)
 
-    def evaluate(self, *given: Any, **named: Any) -> dict[str, Any]:
+    def evaluate(self, *given: Any, **named: Any) -> language.LanguageEvaluation:
         """Loss on the text of files; see headstart evaluate."""
         check_is_fitted(self, "model_")
         return self.model_.evaluate(*given, **named)

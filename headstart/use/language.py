@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import torch
 
@@ -14,9 +14,27 @@ from headstart.models.decode import LanguageStep, Sampling, generate
 from headstart.runs.model_dir import Saved, read_model
 from headstart.runs.run import Run
 from headstart.schema import parse
+from headstart.show.view import Guess
 from headstart.tasks.language import Language, LanguageText
+from headstart.tasks.metrics import LanguageScores
 from headstart.text.files import PLAIN, Reading
 from headstart.text.read import read_corpus
+
+
+class GeneratedToken(Guess):
+    id: int
+    top: list[Guess]  # the most probable tokens in its place
+
+
+class Generated(TypedDict):
+    prompt: str
+    text: str
+    tokens: list[GeneratedToken]
+
+
+class LanguageEvaluation(LanguageScores):
+    tokens: int
+    entropy: NotRequired[float]  # the least loss that any causal model of these rows can have
 
 
 class LanguageModel:
@@ -32,11 +50,11 @@ class LanguageModel:
         refuse_distilled(run, path)
         return cls(saved, config)
 
-    def generate(self, prompt: str, tokens: int, how: Sampling, top: int) -> dict[str, Any]:
+    def generate(self, prompt: str, tokens: int, how: Sampling, top: int) -> Generated:
         """Text after `prompt`, with the probability of each new token and the `top` most probable in its place."""
         if not self.saved.config.causal:
             raise ModelError(
-                "This model reads both ways; only a causal one, which reads left to right, can continue a text."
+                "This model is bidirectional; only a causal one, which reads left to right, can continue a text."
             )
         tokenizer = self.saved.tokenizer
         ids = tokenizer.encode([prompt], self.config.data.boundaries, end=False)[0].tolist()
@@ -60,7 +78,7 @@ class LanguageModel:
 
     def evaluate(
         self, paths: Sequence[str | Path], unit: str | None, column: str | None, reading: Reading = PLAIN
-    ) -> dict[str, Any]:
+    ) -> LanguageEvaluation:
         """Loss on the text of `paths`; for lines and sentences, beside the entropy of the text itself."""
         changes: dict[str, Any] = {"paths": tuple(map(str, paths)), "text_column": column}
         changes |= {"unit": unit} if unit else {}
@@ -69,7 +87,15 @@ class LanguageModel:
         text = LanguageText(texts, self.saved.tokenizer, self.config.model_copy(update={"data": data}))
         scores = Language(text.bytes).evaluate(self.saved.model, text.measured())
         entropy = text.entropy()
-        return {**scores, "tokens": len(text.rows.ids), **({} if entropy is None else {"entropy": entropy})}
+        found: LanguageEvaluation = {
+            "loss": scores["loss"],
+            "perplexity": scores["perplexity"],
+            "bits_per_byte": scores["bits_per_byte"],
+            "tokens": len(text.rows.ids),
+        }
+        if entropy is not None:
+            found["entropy"] = entropy
+        return found
 
 
 def refuse_distilled(run: Run, name: str | Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import torch
 
@@ -16,14 +16,35 @@ from headstart.images.read import refuse_bad
 from headstart.jobs.match import scores_of
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
-from headstart.tasks.metrics import class_scores
-from headstart.tasks.retrieve import Embedded
+from headstart.tasks.metrics import ClassScores, class_scores
+from headstart.tasks.retrieve import Embedded, MatchScores
 from headstart.use.search import ImageSearch
 
 TEMPLATES = ("a photo of a {}", "a picture of a {}", "{}")  # a label becomes the mean of these captions
 
 
-def evaluate(model: str, data: CaptionsConfig, watch: Watch | None = None) -> dict[str, Any]:
+class MatchEvaluation(MatchScores):
+    trained_on: dict[str, int]  # how many of the images are among those that the run was trained on
+    blank_rows: int
+    bad_images: dict[str, str]
+
+
+class LabelledImage(TypedDict):
+    file: str
+    label: str
+    probabilities: dict[str, float]
+
+
+class ImageLabels(TypedDict):
+    labels: list[str]
+    templates: list[str]
+    images: list[LabelledImage]
+    scores: ClassScores | None  # None where no folder is named like a label
+    trained_on: dict[str, int]
+    bad_images: dict[str, str]
+
+
+def evaluate(model: str, data: CaptionsConfig, watch: Watch | None = None) -> MatchEvaluation:
     """Recall of the matcher on all captions of a table, both ways, with intervals, beside what guessing would score."""
     found, matcher = read_captions(data), open_matcher(model)
     seen = matcher.index(found.folder, list(found.captions), watch)
@@ -62,7 +83,7 @@ def classify(
     templates: Sequence[str] = TEMPLATES,
     strict: bool = False,
     watch: Watch | None = None,
-) -> dict[str, Any]:
+) -> ImageLabels:
     """A label for each picture of a folder, from the names of the labels alone.
 
     Without `labels`, they are the names of the sub-folders. Where pictures lie in sub-folders that are named like
