@@ -10,7 +10,7 @@
 
 Places are written `step: path`, such as `study: arms[name=full].mean`: the name of a step and a path in its JSON.
 In commands, {data} is the folder given with --data and {out} the folder of the lab; other names of files are relative to
-the folder of the lab's file. lab_rules.py says what a command may do.
+the folder of the lab's file. rules.py says what a command may do.
 """
 
 from __future__ import annotations

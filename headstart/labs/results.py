@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
+from typing import Any, TypedDict
 
 from headstart.errors import ModelError
-from headstart.labs.folder import read_answer, read_facts, read_step
+from headstart.labs.folder import Facts, FigureResult, StepResult, Summary, read_answer, read_facts, read_step
 from headstart.labs.lab import Answer, Figure, Lab, Place, Table
 from headstart.quantities import duration
 from headstart.runs.disk import write_file
@@ -29,7 +29,40 @@ class NotFound(Exception):
     """Nothing stands at a place; the message says which part of the path is missing."""
 
 
-def gather_lab(name: str, lab: Lab, out: Path) -> dict[str, Any]:
+class TableResult(TypedDict):
+    caption: str
+    header: list[str]
+    rows: list[list[Any]]
+    missing: list[str]  # columns that were not found, and why
+
+
+class AnswerResult(TypedDict):
+    question: str
+    text: str
+
+
+class Score(TypedDict):
+    """How many figures can be compared with the reference, and how they stand to it."""
+
+    compared: int
+    better: int
+    equal: int
+    alike: int
+    worse: int
+
+
+class Results(Summary):
+    """results.json"""
+
+    rows: dict[str, str]
+    data: list[dict[str, Any]]  # [[data]] of the lab's file
+    tables: list[TableResult]
+    pictures: list[dict[str, str]]  # [[picture]] of the lab's file
+    answers: list[AnswerResult]
+    score: Score
+
+
+def gather(name: str, lab: Lab, out: Path) -> Results:
     """results.json of a lab whose steps are done, also written."""
     facts = read_facts(out)
     run = lab.steps(facts["quick"])
@@ -42,7 +75,8 @@ def gather_lab(name: str, lab: Lab, out: Path) -> dict[str, Any]:
             raise NotFound(f"--quick leaves the step '{step}' out")
         return pick(answers[step], path)
 
-    results = {
+    figures = [_figure(figure, find, facts["quick"]) for figure in lab.figure]
+    results: Results = {
         **facts,
         "lab": name,
         "title": lab.title,
@@ -51,13 +85,13 @@ def gather_lab(name: str, lab: Lab, out: Path) -> dict[str, Any]:
         "rows": lab.rows,
         "data": [needed.model_dump() for needed in lab.data],
         "steps": steps,
-        "figures": [_figure(figure, find, facts["quick"]) for figure in lab.figure],
+        "figures": figures,
         "tables": [_table(table, find) for table in lab.table],
         "pictures": [picture.model_dump() for picture in lab.picture],
         "answers": [_answer(answer, find) for answer in lab.answer],
+        "seconds": round(sum(step["seconds"] for step in steps), 1),
+        "score": _score(figures),
     }
-    results["seconds"] = round(sum(step["seconds"] for step in results["steps"]), 1)
-    results["score"] = _score(results["figures"])
     write_file(out / "results.json", to_json(results, indent=1).encode(errors="backslashreplace"))
     return results
 
@@ -104,34 +138,41 @@ def _one(found: Any, name: str | None, inside: str | None, shown: str) -> Any:
     raise NotFound(f"{shown} is not there")
 
 
-def _figure(figure: Figure, find: Find, quick: bool) -> dict[str, Any]:
-    told: dict[str, Any] = {**figure.model_dump(include={"row", "what", "reference", "better", "substitute"})}
-    told |= {"step": figure.value.partition(": ")[0], "ours": None, "sd": None, "interval": None, "seeds": None}
+def _figure(figure: Figure, find: Find, quick: bool) -> FigureResult:
+    interval = _found(find, figure.interval, None)
+    is_interval = isinstance(interval, list) and len(interval) == 2 and all(map(is_number, interval))
+    found: FigureResult = {
+        "row": figure.row,
+        "what": figure.what,
+        "reference": figure.reference,
+        "better": figure.better,
+        "substitute": figure.substitute,
+        "step": figure.value.partition(": ")[0],
+        "ours": None,
+        "sd": None,
+        "interval": interval if is_interval else None,
+        "seeds": None,
+        "comparison": "",
+    }
     try:
         ours = find(figure.value)
         if isinstance(ours, list) and ours and all(map(is_number, ours)):
-            told |= {"sd": stdev(ours) if len(ours) > 1 else None, "seeds": len(ours)}
+            found["sd"], found["seeds"] = stdev(ours) if len(ours) > 1 else None, len(ours)
             ours = mean(ours)
-        told["ours"] = ", ".join(map(str, ours)) if isinstance(ours, list) else ours
+        found["ours"] = ", ".join(map(str, ours)) if isinstance(ours, list) else ours
     except NotFound as missing:
-        told["missing"] = f"{figure.value}: {missing}"
-    told |= _found(find, {"interval": figure.interval, "seeds": figure.seeds})
-    between = told["interval"]
-    if not (isinstance(between, list) and len(between) == 2 and all(map(is_number, between))):
-        told["interval"] = None
-    told["comparison"] = _comparison(told, "equal" if figure.better == "equal" else "" if quick else figure.better)
-    return told
-
-
-def _found(find: Find, places: Mapping[str, Place]) -> dict[str, Any]:
-    """What stands at those of the places that are there."""
-    found: dict[str, Any] = {}
-    for name, place in places.items():
-        try:
-            found |= {name: find(place)} if place else {}
-        except NotFound:
-            continue
+        found["missing"] = f"{figure.value}: {missing}"
+    found["seeds"] = _found(find, figure.seeds, found["seeds"])
+    found["comparison"] = _comparison(found, "equal" if figure.better == "equal" else "" if quick else figure.better)
     return found
+
+
+def _found(find: Find, place: Place, default: Any) -> Any:
+    """What stands at a place, or `default` where nothing does."""
+    try:
+        return find(place) if place else default
+    except NotFound:
+        return default
 
 
 def _comparison(figure: Mapping[str, Any], better: str) -> str:
@@ -159,13 +200,18 @@ def _comparison(figure: Mapping[str, Any], better: str) -> str:
     return "better" if (ours > reference) == (better == "higher") else "worse"
 
 
-def _score(figures: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """How many figures can be compared with the reference, and how they stand to it."""
-    told = Counter(figure["comparison"] for figure in figures if figure["comparison"])
-    return {"compared": told.total(), **{word: told[word] for word in ("better", "equal", "alike", "worse")}}
+def _score(figures: Sequence[FigureResult]) -> Score:
+    counts = Counter(figure["comparison"] for figure in figures if figure["comparison"])
+    return {
+        "compared": counts.total(),
+        "better": counts["better"],
+        "equal": counts["equal"],
+        "alike": counts["alike"],
+        "worse": counts["worse"],
+    }
 
 
-def _table(table: Table, find: Find) -> dict[str, Any]:
+def _table(table: Table, find: Find) -> TableResult:
     columns, missing = {}, []
     for name, place in table.columns.items():
         try:
@@ -193,7 +239,7 @@ def means(lists: Iterable[Sequence[Any]]) -> list[float | None]:
     return [mean(values) if values else None for values in places]
 
 
-def _answer(answer: Answer, find: Find) -> dict[str, Any]:
+def _answer(answer: Answer, find: Find) -> AnswerResult:
     try:
         values = {name: _for_text(find(place)) for name, place in answer.values.items()}
         text = answer.text.format_map(values)
@@ -217,7 +263,7 @@ def _verdict(find: Find, place: Place, one_of_several: bool) -> str:
         return ""
 
 
-def _step(lab: Lab, out: Path, facts: Mapping[str, Any], name: str, shows: str) -> dict[str, Any]:
+def _step(lab: Lab, out: Path, facts: Facts, name: str, shows: str) -> StepResult:
     record = read_step(out, name)
     if record is None or record["exit"]:
         raise ModelError(
@@ -251,14 +297,14 @@ def shown(value: Any) -> str:
     return str(value)
 
 
-def spread(figure: Mapping[str, Any]) -> str:
+def spread(figure: FigureResult) -> str:
     """The uncertainty of a figure: its interval, else its deviation over seeds."""
     if figure["interval"]:
         return "{} to {}".format(*map(shown, figure["interval"]))
     return f"± {shown(figure['sd'])}" if figure["sd"] is not None else ""
 
 
-def markdown(labs: Sequence[Mapping[str, Any]]) -> str:
+def markdown(labs: Sequence[Summary]) -> str:
     """The figures of several labs as a page of Markdown."""
     parts = [
         "# Results\n\nMade by `make labs`, never by hand: the figures of the reference reports beside ours, lab by lab. "
@@ -280,7 +326,7 @@ def markdown(labs: Sequence[Mapping[str, Any]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown_table(figures: Sequence[Mapping[str, Any]]) -> str:
+def _markdown_table(figures: Sequence[FigureResult]) -> str:
     lines = [
         "| | what | reference | ours | interval, or deviation | seeds | | step | stands in |",
         "|---|---|---|---|---|---|---|---|---|",

@@ -6,7 +6,7 @@
         log.txt              what the command told while it ran
         result.json          its answer
         step.json            its words, exit code and seconds; exit code 0 = done
-      results.json  report.html   made of these (lab_results.py, lab_page.py)
+      results.json  report.html   made of these (results.py, page.py)
 
 A step that is done is not run again, so an interrupted lab goes on where it stopped. A step ends with the lab that started
 it, and Python files that lie beside a lab are not among the modules that it finds.
@@ -60,7 +60,7 @@ def run_steps(name: str, lab: Lab, out: Path, data: Path | None, quick: bool, wa
             facts = {"lab": name, "quick": quick, "data_dir": str(data or ""), "environment": environment()}
             write_file(out / "lab.json", to_json(facts, indent=1).encode())
         steps = lab.steps(quick)
-        left = [step for step in steps if done.get(step.name, {}).get("exit") != 0]
+        left = [step for step in steps if step.name not in done or done[step.name]["exit"]]
         first = len(steps) - len(left)
         if first and left:
             watch.note(f"{first} of {len(steps)} steps were done before.")
@@ -68,7 +68,8 @@ def run_steps(name: str, lab: Lab, out: Path, data: Path | None, quick: bool, wa
             for n, step in enumerate(left, start=first):
                 watch.note(f"step {n + 1} of {len(steps)}, {step.name}: {step.shows}")
                 watch.reach(n, step.name)
-                _execute(folders, step.name, commands[step.name], done.get(step.name, {}).get("seconds", 0.0))
+                before = done[step.name]["seconds"] if step.name in done else 0.0
+                _execute(folders, step.name, commands[step.name], before)
 
 
 def _refuse_another(out: Path, name: str, quick: bool) -> None:

@@ -9,9 +9,9 @@ import pytest
 from markdown_it import MarkdownIt
 
 from headstart.config import FinetuneConfig
-from headstart.schema import parse
-from headstart.runs.card import named, plain
 from headstart.jobs.finetune import finetune
+from headstart.runs.card import named, plain
+from headstart.schema import parse
 from headstart.use.export import export_transformers
 
 EVIL = [

@@ -16,10 +16,10 @@ from safetensors.torch import load, save
 
 from headstart.errors import ModelError
 from headstart.models.heads import Model
-from headstart.tasks.language import Language
-from headstart.text.batch import Batch
 from headstart.runs.checkpoint import Saver, fingerprint, weights
 from headstart.runs.watch import Watch
+from headstart.tasks.language import Language
+from headstart.text.batch import Batch
 
 
 class Worsening(Language):

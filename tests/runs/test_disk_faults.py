@@ -18,11 +18,11 @@ import pytest
 
 from headstart.config import PretrainConfig
 from headstart.errors import ResourceError
-from headstart.schema import parse
+from headstart.jobs.pretrain import pretrain
 from headstart.runs.checkpoint import Saver, fingerprint, weights
 from headstart.runs.disk import write_file
-from headstart.jobs.pretrain import pretrain
 from headstart.runs.watch import Watch
+from headstart.schema import parse
 
 
 @pytest.fixture(scope="module")

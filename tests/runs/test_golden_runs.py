@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from headstart.cli import app
 from headstart.config import ReadConfig
 from headstart.models.decode import Sampling
-from headstart.text.files import Reading
 from headstart.runs.run import FORMAT, Run
+from headstart.text.files import Reading
 from headstart.use.language import LanguageModel
 
 GOLDEN = Path(__file__).parent.parent / "golden"

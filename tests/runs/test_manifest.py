@@ -16,16 +16,16 @@ import torch
 from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner, Result
 
+from headstart.bases.matcher import open_encoder, read_dual
 from headstart.cli import app
 from headstart.config import FinetuneConfig, TranslateConfig
 from headstart.errors import ModelError
+from headstart.jobs.finetune import finetune
+from headstart.jobs.translate import read_translator, translate
+from headstart.runs.manifest import unverified
+from headstart.runs.model_dir import read_model
 from headstart.schema import parse
 from headstart.strict_json import to_json
-from headstart.jobs.finetune import finetune
-from headstart.runs.manifest import unverified
-from headstart.bases.matcher import open_encoder, read_dual
-from headstart.runs.model_dir import read_model
-from headstart.jobs.translate import read_translator, translate
 
 pytestmark = pytest.mark.usefixtures("built_once")
 GOLDEN = Path(__file__).parents[1] / "golden" / "format-1" / "run"

@@ -21,12 +21,12 @@ from headstart.cli import app
 from headstart.config import PretrainConfig, TrainConfig
 from headstart.errors import BusyError, ConfigError, ModelError, ResourceError, Stopped, UserError
 from headstart.models.heads import Model
-from headstart.schema import parse
-from headstart.tasks.language import Language
-from headstart.text.batch import Batch
 from headstart.runs.checkpoint import fingerprint, weights
 from headstart.runs.run import Run, runs_in
 from headstart.runs.watch import Watch
+from headstart.schema import parse
+from headstart.tasks.language import Language
+from headstart.text.batch import Batch
 
 CONFIG = parse(PretrainConfig, {"data": {"paths": ["unused.txt"]}})
 
