@@ -201,9 +201,9 @@ def apply(
     _check_split(split)
     if attention and len(asked) > 1:
         raise UserError(f"--attention draws one translation; {len(asked)} texts were given.")
-    from headstart.use.translate import Translations
+    from headstart.use.translate import LoadedTranslator
 
-    translator = Translations.load(run)
+    translator = LoadedTranslator.load(run)
     records = translator.translate(asked, split, max(beam, n_best), n_best, length_penalty)
     if attention:
         _draw_attention(run, translator.attention(asked[0], split), attention)
@@ -246,11 +246,11 @@ def evaluate(
     if len(pairs) > 2:
         raise UserError(f"PAIRS are one table or two files, not {len(pairs)}.")
     _check_split(split)
-    from headstart.use.translate import Translations
+    from headstart.use.translate import LoadedTranslator
 
     reading = reading_for(reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes))
     where = [located(path) for path in pairs]
-    translator = Translations.load(run)
+    translator = LoadedTranslator.load(run)
     scores = translator.evaluate(where, source_column, target_column, beam, reading, split, length_penalty)
     show_notes(reading.notes())
     if as_json:

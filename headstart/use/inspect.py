@@ -214,9 +214,9 @@ def is_translator(run: str | Path) -> bool:
 
 def inspect_translation(run: str | Path, text: str, layer: int = 0, head: str = "mean") -> Inspection:
     """Where a translator looked while it translated `text`, or each of its words."""
-    from headstart.use.translate import Translations  # its scores load scipy, which takes half as long as torch
+    from headstart.use.translate import LoadedTranslator  # its scores load scipy, which takes half as long as torch
 
-    attended = Translations.load(run).attention(text)
+    attended = LoadedTranslator.load(run).attention(text)
     maps = [replace(view, layer=layer, head=head, part=part) for a in attended for part, view in a.maps.items()]
     if not maps:
         raise ModelError("This model has no attention: its decoder sees one state of the whole source, and no tokens.")

@@ -37,12 +37,14 @@ class LanguageEvaluation(LanguageScores):
     entropy: NotRequired[float]  # the least loss that any causal model of these rows can have
 
 
-class LanguageModel:
+class LoadedLanguageModel:
+    """The language model of a finished run; the estimator LanguageModel trains one."""
+
     def __init__(self, saved: Saved, config: PretrainConfig) -> None:
         self.saved, self.config = saved, config
 
     @classmethod
-    def load(cls, path: str | Path) -> LanguageModel:
+    def load(cls, path: str | Path) -> LoadedLanguageModel:
         run = Run.open(path)
         saved, config = read_model(run.path / "model"), run.config
         if not isinstance(config, PretrainConfig):

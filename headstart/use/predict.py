@@ -21,13 +21,15 @@ class ClassifierEvaluation(ClassScores):
     classes: dict[str, PerClassScores]
 
 
-class Classifier:
+class LoadedClassifier:
+    """The classifier of a finished run; the estimator TextClassifier trains one."""
+
     def __init__(self, saved: Saved) -> None:
         self.saved = saved
         self.labels = saved.head.labels
 
     @classmethod
-    def load(cls, run: str | Path) -> Classifier:
+    def load(cls, run: str | Path) -> LoadedClassifier:
         saved = read_model(Run.open(run).path / "model")
         if saved.head.kind != "classify":
             raise ModelError(

@@ -52,12 +52,14 @@ class TranslatorEvaluation(PairScores):
     fails: Failures
 
 
-class Translations:
+class LoadedTranslator:
+    """The translator of a finished run."""
+
     def __init__(self, translator: Translator, config: TranslateConfig) -> None:
         self.translator, self.config = translator, config
 
     @classmethod
-    def load(cls, path: str | Path) -> Translations:
+    def load(cls, path: str | Path) -> LoadedTranslator:
         run = Run.open(path)
         config = run.config
         if not isinstance(config, TranslateConfig):
