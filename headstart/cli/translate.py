@@ -343,9 +343,9 @@ def _check_split(split: str | None) -> None:
 
 def _note_lost(records: Sequence[Mapping[str, Any]]) -> None:
     """Say what the translations lack."""
-    unread = list(dict.fromkeys(piece for record in records for piece in record["unknown"]))
+    unknown_pieces = list(dict.fromkeys(piece for record in records for piece in record["unknown"]))
     endless = [record["source"] for record in records if not record["finished"]]
-    for found, what in ((unread, "This model has never seen"), (endless, "Cut off, because no end was found:")):
+    for found, what in ((unknown_pieces, "This model has never seen"), (endless, "Cut off, because no end was found:")):
         if found:
             some = ", ".join(repr(text[:40]) for text in found[:10]) + (", ..." if len(found) > 10 else "")
             show_notes([f"{what} {some}."])

@@ -203,7 +203,7 @@ def sample(model: Model, tokenizer: Tokenizer, prompt: str, cfg: PretrainConfig)
     ids = tokenizer.encode([prompt], cfg.data.boundaries, end=False)[0].tolist() or [tokenizer.start]
     start = torch.tensor([ids], device=cfg.train.device)
     how = Sampling(temperature=0.8, top_k=40, seed=cfg.train.seed)
-    chosen = generate(LanguageStep(model), start, SAMPLE_TOKENS, tokenizer.end, how, never=tokenizer.unsaid)
+    chosen = generate(LanguageStep(model), start, SAMPLE_TOKENS, tokenizer.end, how, never=tokenizer.suppressed)
     return tokenizer.decode([*ids, *(choice.id for choice in chosen)])
 
 

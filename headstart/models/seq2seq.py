@@ -123,7 +123,7 @@ class DecoderBlock(Block):
 
 
 class TransformerSeq2Seq(Seq2Seq):
-    """Attention alone reads and writes: a two-way encoder, and a decoder that sees what it has written.
+    """Attention alone reads and writes: a bidirectional encoder, and a decoder that sees what it has written.
 
     Without positions and with one head it is the attention-only model: its encoder takes the source for a bag of tokens.
     """

@@ -1,4 +1,4 @@
-"""The pictures that were found for a caption, side by side; and what each word of a caption did."""
+"""The images that were found for a caption, side by side; and what each word of a caption did."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from headstart.show.table import table
 from headstart.show.view import View
 from headstart.text.visible import shown
 
-COLUMNS = 5  # pictures beside each other
-LABEL = 26  # characters of a line below a picture
+COLUMNS = 5  # images beside each other
+LABEL = 26  # characters of a line below an image
 
 
 class FoundData(TypedDict):
@@ -54,7 +54,7 @@ class EditsData(TypedDict):
 
 @dataclass(frozen=True)
 class Found:
-    """One picture and how well it fits the caption."""
+    """One image and how well it fits the caption."""
 
     file: str
     score: float  # cosine
@@ -77,7 +77,7 @@ class ContactSheet(View):
 
     caption: str
     found: tuple[Found, ...]  # best first
-    of: int  # pictures that were looked through
+    of: int  # images that were looked through
     target: str = ""  # a file that is marked
 
     def data(self) -> SheetData:
@@ -142,13 +142,13 @@ class Word:
 
     word: str
     added: bool  # whether the caption before had it not
-    helps: float  # how much lower the score of the wanted picture is without it
+    helps: float  # how much lower the score of the wanted image is without it
     rank_without: int
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A caption and where the wanted picture came out."""
+    """A caption and where the wanted image came out."""
 
     caption: str
     rank: int
@@ -162,7 +162,7 @@ class CaptionEdits(View):
     name = "caption_edits"
 
     target: str
-    of: int  # pictures
+    of: int  # images
     asked: tuple[Asked, ...]
 
     def data(self) -> EditsData:
@@ -186,7 +186,7 @@ class CaptionEdits(View):
 
     @property
     def summary(self) -> str:
-        """How the edits moved the wanted picture."""
+        """How the edits moved the wanted image."""
         way = " → ".join(f"{a.rank:,}" for a in self.asked)
         return f"{self.target}: rank {way} of {self.of:,}"
 

@@ -126,7 +126,7 @@ def translations(
     found: list[list[Hypothesis]] = [[] for _ in range(len(rows))]
     for part in by_length(rows.lengths, max(1, EVALUATED_AT_ONCE // beams)):
         ids, mask = pad([rows[int(i)] for i in part], pad_id)
-        step = TranslationStep(model, model.encode(ids.to(device), mask.to(device)), target.unsaid)
+        step = TranslationStep(model, model.encode(ids.to(device), mask.to(device)), target.suppressed)
         start = torch.full((len(part), 1), target.start, device=device)
         for i, best in zip(part, search(step, start, most, target.end, beams, length_penalty), strict=True):
             found[int(i)] = best

@@ -151,7 +151,7 @@ def where_it_fails(rows: Sequence[Scored]) -> Failures:
 
 
 def _bins(by_length: dict[int, list[bool]]) -> list[tuple[str, list[bool]]]:
-    """Neighbouring lengths together until each group has enough rows to say something: a tenth of all."""
+    """Neighbouring lengths together until each group has enough rows to measure an error: a tenth of all."""
     least = max(FEWEST, sum(map(len, by_length.values())) // 10)
     bins: list[tuple[list[int], list[bool]]] = []
     for length in sorted(by_length):

@@ -68,7 +68,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 class Reading:
-    """How files are read, and what had to be changed in them: counted here, so that it can be told."""
+    """How files are read, and what had to be changed in them: counted here, so that it can be reported."""
 
     def __init__(self, how: ReadConfig) -> None:
         self.how = how
@@ -77,11 +77,11 @@ class Reading:
         self._marked: dict[str, str] = {}  # what a byte-order mark says where it is not UTF-8
         self._blank: dict[str, int] = {}  # rows left out
         self._spelled: dict[str, dict[str, tuple[str, int]]] = {}  # labels, what they became, and in how many rows
-        self._notes: dict[str, str] = {}  # other things to be told
+        self._notes: dict[str, str] = {}  # other things to report
         self._unpacked: Mapping[Path, bytes] = {}
 
     def note(self, place: str, what: str) -> None:
-        """Something to be told of a place, once."""
+        """Something to report of a place, once."""
         self._notes[place] = what
 
     def skipped(self, path: str, rows: int) -> None:

@@ -119,7 +119,7 @@ class _Duplicates:
 
 
 def check(splits: Splits) -> HygieneReport:
-    """Everything found in `splits`, as plain data; `warnings` says it in sentences."""
+    """Everything found in `splits`, as plain data; `warnings` has it in sentences."""
     rows = [(name, example) for name, examples in splits.items() for example in examples]
     texts = [normal(example.text) for _, example in rows]
     of = [name for name, _ in rows]
@@ -292,7 +292,7 @@ def _warnings(report: HygieneReport, splits: Splits) -> list[str]:
     for name in list(splits)[1:]:
         missing = [label for label in labels if label not in report["splits"][name]["labels"]]
         if missing and splits[name]:
-            told.append(f"There are no {name} rows of {_few(missing)}: how well a model knows them cannot be told.")
+            told.append(f"There are no {name} rows of {_few(missing)}: how well a model knows them cannot be measured.")
     return told
 
 

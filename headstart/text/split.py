@@ -1,7 +1,7 @@
 """Train, validation and test rows: given or made, and what they share.
 
 A made split goes by a hash of the text, so it is the same on every machine, does not depend on the order of
-the file, and never puts two copies of one text on different sides.
+the file, and never puts duplicates of one text on different sides.
 """
 
 from __future__ import annotations
@@ -170,12 +170,12 @@ def draw(data: Labelled, labels: int, seed: int) -> Labelled:
 def hash_split(
     items: Sequence[T], texts: Sequence[str], strata: Sequence[Hashable], fraction: float, seed: int
 ) -> tuple[list[T], list[T]]:
-    """(the rest, `fraction` of every stratum), copies of one text always on one side, order kept."""
-    copies: dict[str, list[int]] = defaultdict(list)
+    """(the rest, `fraction` of every stratum), exact duplicates always on one side, order kept."""
+    duplicates: dict[str, list[int]] = defaultdict(list)
     for i, text in enumerate(texts):
-        copies[normal(text)].append(i)
+        duplicates[normal(text)].append(i)
     groups: dict[Hashable, list[tuple[str, list[int]]]] = defaultdict(list)
-    for key, rows in copies.items():
+    for key, rows in duplicates.items():
         stratum = min((strata[i] for i in rows), key=repr)  # not the first: that would depend on the order
         groups[stratum].append((digest(str(seed), key), rows))
     taken: set[int] = set()

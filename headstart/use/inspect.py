@@ -54,7 +54,7 @@ class Inspector:
 
     @classmethod
     def load(cls, path: str | Path) -> Inspector:
-        """The model of a run; or one made elsewhere, in a folder, a pack or on the Hugging Face hub."""
+        """The model of a run; or an external one, in a folder, a pack or on the Hugging Face hub."""
         if made_elsewhere(str(path)):
             return cls(open_base(str(path)), str(path))
         run = Run.open(path)
@@ -181,7 +181,7 @@ class Inspector:
         room = self.model.base.max_len - len(ids)
         if tokens > room:
             raise ConfigError(f"This model reads {self.model.base.max_len} tokens, so {room} can follow this text.")
-        step, end, never = LanguageStep(self.model), self.tokenizer.end, self.tokenizer.unsaid
+        step, end, never = LanguageStep(self.model), self.tokenizer.end, self.tokenizer.suppressed
         added = generate(step, torch.tensor([ids]), tokens, end, how, never=never)
         return [*ids, *(choice.id for choice in added)]
 
@@ -273,7 +273,7 @@ def token_probabilities(
 
 
 def _hidden_in_turn(model: Model, tokenizer: Tokenizer, ids: Sequence[int]) -> dict[int, Tensor]:
-    """The logits at each token of a two-way model that could not see just that token."""
+    """The logits at each token of a bidirectional model that could not see just that token."""
     if tokenizer.mask is None:
         raise ModelError("This tokenizer has no mask token, so no token can be hidden.")
     plain = [t for t, i in enumerate(ids) if i not in (tokenizer.start, tokenizer.end)]

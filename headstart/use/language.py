@@ -63,7 +63,7 @@ class LoadedLanguageModel:
         if not ids:
             raise ConfigError("This model has no start token to begin from: give a prompt.")
         step = LanguageStep(self.saved.model)
-        choices = list(generate(step, torch.tensor([ids]), tokens, tokenizer.end, how, top, tokenizer.unsaid))
+        choices = list(generate(step, torch.tensor([ids]), tokens, tokenizer.end, how, top, tokenizer.suppressed))
         return {
             "prompt": prompt,
             "text": tokenizer.decode([*ids, *(c.id for c in choices)]),

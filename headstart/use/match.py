@@ -1,4 +1,4 @@
-"""A finished matcher put to work: recall on other captions, and pictures classified by the names of their labels."""
+"""A finished matcher put to work: recall on other captions, and images classified by the names of their labels."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class ImageLabels(TypedDict):
 
 
 def evaluate(model: str, data: CaptionsConfig, watch: Watch | None = None) -> MatchEvaluation:
-    """Recall of the matcher on all captions of a table, both ways, with intervals, beside what guessing would score."""
+    """Recall of the matcher on all captions of a table, in both directions, with intervals, beside what guessing would score."""
     found, matcher = read_captions(data), open_matcher(model)
     seen = matcher.index(found.folder, list(found.captions), watch)
     refuse_bad(seen.bad, data.strict, len(seen.files), str(found.folder))
     if len(seen.files) < 2:
-        raise DataError(f"{data.pairs}: one picture cannot be mistaken for another; more are needed.", "DATA_SMALL")
+        raise DataError(f"{data.pairs}: one image cannot be mistaken for another; more are needed.", "DATA_SMALL")
     texts = [(i, text) for i, file in enumerate(seen.files) for text in found.captions[file]]
     embedded = Embedded(
         matcher.embed_texts([text for _, text in texts]),
@@ -84,9 +84,9 @@ def classify(
     strict: bool = False,
     watch: Watch | None = None,
 ) -> ImageLabels:
-    """A label for each picture of a folder, from the names of the labels alone.
+    """A label for each image of a folder, from the names of the labels alone.
 
-    Without `labels`, they are the names of the sub-folders. Where pictures lie in sub-folders that are named like
+    Without `labels`, they are the names of the sub-folders. Where images lie in sub-folders that are named like
     labels, accuracy is told too.
     """
     search = ImageSearch.open(folder, model, strict, watch)

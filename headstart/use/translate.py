@@ -96,7 +96,7 @@ class LoadedTranslator:
                 {
                     "source": text,
                     **ranked[0],
-                    "unknown": [piece for part in cut for piece in self.translator.source.unread(part)],
+                    "unknown": [piece for part in cut for piece in self.translator.source.unknown_pieces(part)],
                     "finished": all(each.finished for each in joined[0]),
                     "n_best": ranked,
                 }

@@ -446,7 +446,7 @@ def test_every_training_of_a_lab_has_settings_that_go_together(
                 return {"cells": [str(towers.training(cfg, arm, 0)) for arm in towers.arms(cfg)]}
         return {}
 
-    for job in ("train.pretrain.pretrain", "train.translate.translate", "train.match.match"):
+    for job in ("jobs.pretrain.pretrain", "jobs.translate.translate", "jobs.match.match"):
         monkeypatch.setattr(f"headstart.{job}", begin)
     monkeypatch.setattr(ladder, "climb", begin)
     monkeypatch.setattr(towers, "compare_towers", begin)

@@ -89,7 +89,7 @@ def test_what_no_text_has_is_written_nowhere(runs: dict[str, Path], monkeypatch:
     lm = LoadedLanguageModel.load(runs["lm"])
     model, tokenizer = lm.saved.model, lm.saved.tokenizer
     word = tokenizer.encode(["lovely"], False)[0].tolist()[0]
-    monkeypatch.setattr(Tokenizer, "unsaid", property(lambda self: [i for i in range(self.size) if i != word]))
+    monkeypatch.setattr(Tokenizer, "suppressed", property(lambda self: [i for i in range(self.size) if i != word]))
     assert {t["id"] for t in lm.generate("film 7", 6, Sampling(), 0)["tokens"]} == {word}
     assert {p.id for p in probabilities(runs["lm"], "film 7", tokens=6).places if p.generated} == {word}
     assert set(sample(model, tokenizer, "film 7", lm.config).removeprefix("film 7").split()) == {"lovely"}

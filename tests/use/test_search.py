@@ -108,7 +108,7 @@ def test_a_clip_model_that_is_not_what_it_says_is_refused(clip: Path, tmp_path: 
     with pytest.raises(ModelError, match="its settings speak of 10000000"):
         open_matcher(str(folder))
     (folder / "config.json").write_text(json.dumps({"model_type": "blip"}))
-    with pytest.raises(ModelError, match="kind 'blip' do not match captions and pictures"):
+    with pytest.raises(ModelError, match="kind 'blip' do not match captions and images"):
         open_matcher(str(folder))
     (tmp_path / "other").mkdir()
     folder = described(clip, tmp_path / "other", auto_map={"AutoModel": "x.Y"})
