@@ -139,7 +139,7 @@ def check_images(folder: Path, files: Sequence[str], watch: Watch) -> Checked:
 
 
 def _facts(folder: Path, name: str) -> Facts:
-    """What tells, without reading it, that a file in the folder is the one that it was."""
+    """What identifies a file in the folder as unchanged, without reading it."""
     if os.path.isabs(name) or name.split(os.sep)[0] == "..":
         raise DataError(f"{folder / name}: not in the folder of the images.", "DATA_PATH")
     found = check_image(folder / name)

@@ -201,9 +201,9 @@ def read_clip(folder: Path) -> SavedMatcher:
     state = {f"inner.{name}": t.float() for name, t in tensors.items() if f"inner.{name}" in expected}
     wrong = [n for n, t in expected.items() if n not in state or state[n].shape != t.shape]
     if wrong:
-        told = ", ".join(name.removeprefix("inner.") for name in wrong[:5])
+        missing = ", ".join(name.removeprefix("inner.") for name in wrong[:5])
         raise ModelError(
-            f"{folder}: these weights do not make the CLIP model of its config.json: {told} missing or of another shape."
+            f"{folder}: these weights do not make the CLIP model of its config.json: {missing} missing or of another shape."
         )
     must_be_finite({name.removeprefix("inner."): t for name, t in state.items()}, folder)
     tokenizer = Tokenizer.load(folder)

@@ -225,7 +225,7 @@ def _gguf_of(folder: Path) -> Path | None:
 
 
 def config_of(folder: Path) -> Mapping[str, Any]:
-    """What config.json says."""
+    """config.json, read."""
     try:
         described = json.loads(read_regular(folder / "config.json"))
     except FileNotFoundError:

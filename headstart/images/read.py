@@ -94,14 +94,14 @@ def refuse_bad(bad: dict[str, str], strict: bool, usable: int, where: str) -> No
     if bad and (strict or not usable):
         first = "; ".join(f"{name}: {why}" for name, why in list(bad.items())[:3])
         more = f"; and {len(bad) - 3} more" if len(bad) > 3 else ""
-        told = f"{where}: {len(bad):,} of {len(bad) + usable:,} images cannot be used: {first}{more}"
-        raise DataError(ended(told), "DATA_IMAGE")
+        message = f"{where}: {len(bad):,} of {len(bad) + usable:,} images cannot be used: {first}{more}"
+        raise DataError(ended(message), "DATA_IMAGE")
 
 
 def bad_notes(bad: dict[str, str], most: int = 5) -> Sequence[str]:
     """What to report of files that were left out: the first by name, and how many."""
-    told = [ended(f"{name} was left out: {why}") for name, why in list(bad.items())[:most]]
-    return [*told, f"{counted(len(bad), 'image', 'was', 'were')} left out."] if bad else []
+    notes = [ended(f"{name} was left out: {why}") for name, why in list(bad.items())[:most]]
+    return [*notes, f"{counted(len(bad), 'image', 'was', 'were')} left out."] if bad else []
 
 
 def ended(sentence: str) -> str:

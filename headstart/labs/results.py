@@ -1,6 +1,6 @@
 """What a lab measured: figures beside those of the reference, tables and answers, picked from the JSON of its steps. No torch.
 
-What cannot be found is told in its place, so that one missing number does not cost the page.
+What cannot be found is reported in its place, so that one missing number does not cost the page.
 """
 
 from __future__ import annotations
@@ -107,35 +107,44 @@ def pick(found: Any, path: str) -> Any:
     [0.7, 0.8]
     """
     for match in _STEP.finditer(path):
-        name, inside = match.groups()
-        if inside == "*":
-            if not isinstance(found, (dict, list)):
-                raise NotFound("[*] is of a list or a table, and this is neither")
-            return [pick(each, path[match.end() :]) for each in (found.values() if isinstance(found, dict) else found)]
-        found = _one(found, name, inside, match.group())
+        name, selector = match.groups()
+        if selector == "*":
+            return [pick(each, path[match.end() :]) for each in _entries(found)]
+        found = _selected(found, selector) if name is None else _named(found, name)
     return found
 
 
-def _one(found: Any, name: str | None, inside: str | None, shown: str) -> Any:
-    if name is not None:
-        if isinstance(found, Mapping) and name in found:
-            return found[name]
-        raise NotFound(
-            f"'{name}' is not there" + (f" ({', '.join(list(found)[:20])})" if isinstance(found, dict) else "")
-        )
-    assert inside is not None
-    if re.fullmatch(r"-?\d+", inside):
-        if isinstance(found, list) and -len(found) <= int(inside) < len(found):
-            return found[int(inside)]
-        raise NotFound(f"{shown} is not there")
-    if inside in EXTREMES and isinstance(found, list) and any(map(is_number, found)):
-        return EXTREMES[inside](value for value in found if is_number(value))
-    pairs = [pair.partition("=") for pair in inside.split(",")]
-    wanted = {key: value for key, _, value in pairs} if all(mark for _, mark, _ in pairs) else {}
-    for entry in found if isinstance(found, list) and wanted else ():
-        if isinstance(entry, Mapping) and all(str(entry.get(key)) == value for key, value in wanted.items()):
-            return entry
-    raise NotFound(f"{shown} is not there")
+def _entries(found: Any) -> Iterable[Any]:
+    if not isinstance(found, (dict, list)):
+        raise NotFound("[*] is of a list or a table, and this is neither")
+    return found.values() if isinstance(found, dict) else found
+
+
+def _named(found: Any, name: str) -> Any:
+    if isinstance(found, dict) and name in found:
+        return found[name]
+    known = f" ({', '.join(list(found)[:20])})" if isinstance(found, dict) else ""
+    raise NotFound(f"'{name}' is not there{known}")
+
+
+def _selected(found: Any, selector: str) -> Any:
+    """An entry of a list by its index or by its values, or the largest or smallest of its numbers."""
+    entries = found if isinstance(found, list) else []
+    if re.fullmatch(r"-?\d+", selector):
+        chosen = entries[int(selector) :][:1] if -len(entries) <= int(selector) else []
+    elif selector in EXTREMES:
+        numbers = [value for value in entries if is_number(value)]
+        chosen = [EXTREMES[selector](numbers)] if numbers else []
+    else:
+        wanted = [pair.partition("=") for pair in selector.split(",")]
+        chosen = [
+            entry
+            for entry in entries
+            if isinstance(entry, dict) and all(mark and str(entry.get(key)) == value for key, mark, value in wanted)
+        ]
+    if not chosen:
+        raise NotFound(f"[{selector}] is not there")
+    return chosen[0]
 
 
 def _figure(figure: Figure, find: Find, quick: bool) -> FigureResult:

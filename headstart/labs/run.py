@@ -3,7 +3,7 @@
     <out>/
       lab.json               which lab, and how it is run
       steps/<name>/
-        log.txt              what the command told while it ran
+        log.txt              stderr of the command
         result.json          its answer
         step.json            its words, exit code and seconds; exit code 0 = done
       results.json  report.html   made of these (results.py, page.py)
@@ -94,7 +94,7 @@ def _execute(folders: Folders, step: str, words: list[str], seconds_before: floa
     log = folder / "log.txt"
     if log.exists() and not log.is_file():
         raise ModelError(f"{log} is damaged (not a regular file). {RUN_AGAIN.format(folder=folder)}.", "LAB_DAMAGED")
-    before = log.stat().st_size if log.exists() else 0  # what an earlier try told
+    before = log.stat().st_size if log.exists() else 0  # of an earlier try
     began = time.monotonic()
     exit_code, answer = _run([*words, *_going_on(words), "--json"], log, folders.home)
     if exit_code == 0:
@@ -112,10 +112,10 @@ def _run(words: list[str], log: Path, home: Path) -> tuple[int, bytes]:
     """Exit code and stdout of a headstart command; its stderr is added to `log`."""
     argv = [sys.executable, "-m", "headstart", *words]
     none, pipe = subprocess.DEVNULL, subprocess.PIPE
-    with attempt(log, lambda: log.open("ab")) as told:
+    with attempt(log, lambda: log.open("ab")) as stderr:
         # In a session of its own: Ctrl-C reaches it through us, once, and not also from the terminal.
         process = subprocess.Popen(
-            argv, stdin=none, stdout=pipe, stderr=told, start_new_session=True, cwd=home, env=_environment()
+            argv, stdin=none, stdout=pipe, stderr=stderr, start_new_session=True, cwd=home, env=_environment()
         )
         try:
             with _passing_signals_on(process):
@@ -154,9 +154,9 @@ def _passing_signals_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _last_error(told: str) -> tuple[str, str]:
+def _last_error(output: str) -> tuple[str, str]:
     """Code and sentence of the error that a command ended with."""
-    for line in reversed(told.splitlines()):
+    for line in reversed(output.splitlines()):
         if line.startswith('{"error": ') and line.endswith("}}"):  # a kill can cut it short
             error = json.loads(line)["error"]
             return error["code"], error["message"]

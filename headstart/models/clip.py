@@ -85,8 +85,8 @@ def clip_pixels(described: Mapping[str, Any], side: int, source: str) -> PixelsC
         }
         return parse(PixelsConfig, found, "its numbers")
     except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError, ConfigError) as error:
-        told = str(error).removesuffix(".")
-        raise ModelError(f"{source}: its way to prepare images is not understood ({told}).") from None
+        reason = str(error).removesuffix(".")
+        raise ModelError(f"{source}: its way to prepare images is not understood ({reason}).") from None
 
 
 def _square(size: Any) -> int:

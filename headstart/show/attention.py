@@ -20,7 +20,7 @@ from headstart.show.view import View
 Weights = NDArray[np.float32]
 SHADES = ((0.75, "█"), (0.5, "▓"), (0.25, "▒"), (0.1, "░"), (-1.0, " "))
 WIDEST = 60  # tokens that a map may have in a terminal
-LABELLED = 40  # tokens that a map may have in a picture with their names beside it
+LABELLED = 40  # tokens that a map may have in a figure with their names beside it
 
 
 class AttentionData(TypedDict):
@@ -78,7 +78,7 @@ class AttentionMaps(View):
 
     @property
     def drawn(self) -> list[str]:
-        """What a picture has of each layer: the heads first, as they are made; the mean of one head is that head."""
+        """What a figure has of each layer: the heads first, as they are made; the mean of one head is that head."""
         heads = [way for way in self.ways if way.isdigit()]
         return [*heads, *(way for way in self.ways if not way.isdigit() and (way != "mean" or len(heads) > 1))]
 
@@ -112,8 +112,8 @@ class AttentionMaps(View):
 
     def title(self, layer: int, way: str) -> str:
         heads = self.weights.shape[1]
-        told = {"mean": f"mean of {heads} heads" if heads > 1 else "one head", "rollout": "rollout from the input"}
-        return f"layer {layer} of {len(self.weights)}, {told.get(way, f'head {way}')}"
+        names = {"mean": f"mean of {heads} heads" if heads > 1 else "one head", "rollout": "rollout from the input"}
+        return f"layer {layer} of {len(self.weights)}, {names.get(way, f'head {way}')}"
 
     def data(self) -> AttentionData:
         found: AttentionData = {
@@ -205,8 +205,8 @@ class AttentionMaps(View):
                 row[0].tick_params(axis="y", labelsize=5.5, length=0)
 
 
-def square(tokens: int) -> NDArray[np.bool_]:
-    """The square mask: position t sees only positions up to t."""
+def causal_mask(tokens: int) -> NDArray[np.bool_]:
+    """The causal (square) mask: position t sees only positions up to t."""
     return np.tri(tokens, dtype=np.bool_)
 
 

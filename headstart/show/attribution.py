@@ -115,8 +115,8 @@ class Attribution(View):
     @property
     def alt(self) -> str:
         ranked = sorted(zip(self.evidence, self.tokens, strict=True), reverse=True)
-        told = ", ".join(f"{visible(t)} {e:+.2f}" for e, t in ranked[:3])
-        return f"Evidence of each token for {self.label}; the strongest: {told}."
+        best = ", ".join(f"{visible(t)} {e:+.2f}" for e, t in ranked[:3])
+        return f"Evidence of each token for {self.label}; the strongest: {best}."
 
     @property
     def size(self) -> tuple[float, float]:

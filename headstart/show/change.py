@@ -106,10 +106,10 @@ class Change(View):
         return [[label(c.token), _guess(c.before), _guess(c.after), f"{c.divergence:.3f}"] for c in self.tokens]
 
     def __str__(self) -> str:
-        told = f"{self.summary}\n\n{table(LAYER_HEADER, self.layer_rows, right=(1, 2, 3))}"
+        text = f"{self.summary}\n\n{table(LAYER_HEADER, self.layer_rows, right=(1, 2, 3))}"
         if not self.tokens:
-            return told
-        return f"{told}\n\n{table(TOKEN_HEADER, self.token_rows, right=(3,))}"
+            return text
+        return f"{text}\n\n{table(TOKEN_HEADER, self.token_rows, right=(3,))}"
 
     @property
     def layer_header(self) -> list[str]:
@@ -121,8 +121,8 @@ class Change(View):
 
     @property
     def alt(self) -> str:
-        told = ", ".join(f"{c.name} {100 * c.weights:.1f} %" for c in self.layers)
-        return f"How far each layer moved: {told}."
+        moved = ", ".join(f"{c.name} {100 * c.weights:.1f} %" for c in self.layers)
+        return f"How far each layer moved: {moved}."
 
     @property
     def size(self) -> tuple[float, float]:

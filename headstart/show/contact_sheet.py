@@ -59,7 +59,7 @@ class Found:
     file: str
     score: float  # cosine
     rank: int
-    own_caption: str  # what pairs.csv says of it, if anything
+    own_caption: str  # from pairs.csv, if there is one
     thumbnail: bytes  # a small PNG
 
     def data(self) -> FoundData:
@@ -102,8 +102,8 @@ class ContactSheet(View):
 
     @property
     def alt(self) -> str:
-        told = ", ".join(f"{each.own_caption or each.file} {each.score:.2f}" for each in self.found)
-        return f"The best of {self.of:,} images for '{self.caption}': {told}."
+        best = ", ".join(f"{each.own_caption or each.file} {each.score:.2f}" for each in self.found)
+        return f"The best of {self.of:,} images for '{self.caption}': {best}."
 
     @property
     def size(self) -> tuple[float, float]:
@@ -196,9 +196,9 @@ class CaptionEdits(View):
     def __str__(self) -> str:
         parts = [self.summary]
         for a in self.asked:
-            told = f"{a.caption}\nrank {a.rank:,} of {self.of:,}, score {a.score:.4f}; first: {a.best}"
+            heading = f"{a.caption}\nrank {a.rank:,} of {self.of:,}, score {a.score:.4f}; first: {a.best}"
             header = ["left out", "score it gave", "rank without it"]
-            parts.append(f"{told}\n{table(header, self.rows(a), right=(1, 2))}")
+            parts.append(f"{heading}\n{table(header, self.rows(a), right=(1, 2))}")
         return "\n\n".join(parts)
 
     @property

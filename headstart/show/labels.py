@@ -1,4 +1,4 @@
-"""What a classifier says of a text."""
+"""The probability of each label for a text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layer by layer: what a language model would say if it ended early, and what a linear probe can tell from each layer."""
+"""Layer by layer: what a language model would predict if it ended early, and what a linear probe reads from each layer."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class LogitLens(View):
 
     @property
     def summary(self) -> str:
-        return "logit lens: what the model would say next if it ended at each layer"
+        return "logit lens: what the model would predict next if it ended at each layer"
 
     def __str__(self) -> str:
         rows = [

@@ -11,7 +11,7 @@ from headstart.show.picture import COLORS, INK, brief
 from headstart.show.table import label, table
 from headstart.show.view import Guess, View
 
-COLUMNS = 8  # places beside each other in a picture
+COLUMNS = 8  # places beside each other in a figure
 STRONGEST = 8.0  # nats; what surprises more is marked no more strongly
 
 
@@ -158,9 +158,9 @@ class TokenProbabilities(View):
                 rows.append([_name(place), "", "", "", "", ""])
                 continue
             p = belief.probability
-            told = ["", "", ""] if p is None else [f"{p:.4f}", f"{surprise(p):.2f}", str(place.rank)]
+            cells = ["", "", ""] if p is None else [f"{p:.4f}", f"{surprise(p):.2f}", str(place.rank)]
             best = "  ".join(f"{label(t)} {q:.2f}" for t, q in zip(place.top, belief.top, strict=True))
-            rows.append([_name(place), *told, f"{belief.entropy:.2f}", best])
+            rows.append([_name(place), *cells, f"{belief.entropy:.2f}", best])
         header = ["token", "probability", "surprise", "rank", "entropy", "most probable"]
         return f"{self.summary}\n\n{table(header, rows, right=(1, 2, 3, 4))}"
 
@@ -216,8 +216,8 @@ class TokenProbabilities(View):
                     edge = {"edgecolor": INK, "linewidth": 1.0} if y + 1 == place.rank else {"linewidth": 0}
                     shade = (*to_rgb(COLORS[0]), 0.72 * q)
                     axis.add_patch(Rectangle((x + 0.03, y + 0.05), 0.94, 0.9, facecolor=shade, **edge))
-                    said = f"{brief(label(token), 10)} {q:.2f}"
-                    axis.text(x + 0.5, y + 0.5, said, ha="center", va="center", fontsize=7)
+                    text = f"{brief(label(token), 10)} {q:.2f}"
+                    axis.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=7)
             axis.set(xlim=(0, columns), ylim=(rows, -1), xticks=[])
             axis.set_yticks([y + 0.5 for y in range(rows)], [str(y + 1) for y in range(rows)])
             axis.tick_params(length=0)
@@ -225,7 +225,7 @@ class TokenProbabilities(View):
 
 
 def surprise(probability: float) -> float:
-    """Nats: what the token told the model that it did not expect."""
+    """Nats: how unexpected the token was."""
     return -math.log(max(probability, sys.float_info.min))
 
 

@@ -228,44 +228,44 @@ def quantiles(values: Sequence[int] | NDArray[np.int64]) -> dict[str, float]:
 
 def advice(report: HygieneReport, context: int | None = None) -> list[str]:
     """What to know before training, beside what is wrong: classes of uneven size, and texts that would be cut."""
-    told = []
+    notes = []
     first = next(iter(report["splits"].values()))
     shares = sorted(((n, label) for label, n in first["labels"].items() if not is_blank(label)), reverse=True)
     classes = not_classes({label: n for n, label in shares}) is None
     if classes and len(shares) > 1 and shares[0][0] > UNEVEN * shares[-1][0]:
         total = sum(n for n, _ in shares)
         common, rare = (f"{n / total:.0%} are {label!r}" for n, label in (shares[0], shares[-1]))
-        told.append(
+        notes.append(
             f"The classes are of very different sizes ({common}, {rare}): compare leads with macro-F1 then, and "
             "finetune --class-weights makes rare classes count as much as common ones."
         )
     for name, part in report["splits"].items():
         if part.get("truncated"):
-            told.append(f"{part['truncated']} of {part['rows']} {name} rows have more than {context} tokens{_CUT}")
+            notes.append(f"{part['truncated']} of {part['rows']} {name} rows have more than {context} tokens{_CUT}")
         elif "tokens" not in part and part["long"]:
-            told.append(
+            notes.append(
                 f"{part['long']} of {part['rows']} {name} rows have more than {LONG_WORDS} words, more than {LONG_TOKENS} "
                 f"tokens or so; the smaller sizes read 128 or 256{_CUT}"
             )
-    return told
+    return notes
 
 
 def _warnings(report: HygieneReport, splits: Splits) -> list[str]:
-    told = []
+    notes = []
     learned = list(splits)[:1]
     for name in list(splits)[1:]:
         if count := len(report["overlapping_rows"][name]):
-            told.append(
+            notes.append(
                 f"{count} of {len(splits[name])} {name} rows stand in {' or '.join(learned)} "
                 f"({_by_kind(report, 'leaked', name)})."
             )
         learned.append(name)
-    told += [
+    notes += [
         f"{count} of {len(splits[name])} {name} rows are duplicates of an earlier one ({_by_kind(report, 'within', name)})."
         for name, count in report["duplicates"].items()
         if count
     ]
-    told += [
+    notes += [
         f"{counted(len(rows), f'{name} row', 'has', 'have')} no {what} (row {first_few(rows)}); finetune and compare refuse "
         "such rows, unless --skip-blank leaves them out."
         for name, found in report["blank"].items()
@@ -273,27 +273,29 @@ def _warnings(report: HygieneReport, splits: Splits) -> list[str]:
         if rows
     ]
     if report["near"] is None:
-        told.append(
+        notes.append(
             f"More than {MOST_ROWS:,} rows or {MOST_WORDS:,} words: only exact duplicates were looked for, no contained "
             "or near ones."
         )
     if report["conflicts"]["texts"]:
-        told.append(f"{counted(report['conflicts']['texts'], 'text', 'stands', 'stand')} under more than one label.")
+        notes.append(f"{counted(report['conflicts']['texts'], 'text', 'stands', 'stand')} under more than one label.")
     first = next((part["labels"] for part in report["splits"].values()), {})
     if why := not_classes({label: count for label, count in first.items() if not is_blank(label)}):
-        told.append(f"These may be no classes: {why}")
+        notes.append(f"These may be no classes: {why}")
     labels = sorted({label for part in report["splits"].values() for label in part["labels"] if not is_blank(label)})
-    told += _spelling(labels)
+    notes += _spelling(labels)
     single = [label for label, count in first.items() if count == 1 and len(labels) > 1 and label in labels]
     if len(single) == 1:
-        told.append(f"The label {single[0]!r} has one training row only.")
+        notes.append(f"The label {single[0]!r} has one training row only.")
     elif single:
-        told.append(f"{len(single)} labels have one training row only ({_few(single)}).")
+        notes.append(f"{len(single)} labels have one training row only ({_few(single)}).")
     for name in list(splits)[1:]:
         missing = [label for label in labels if label not in report["splits"][name]["labels"]]
         if missing and splits[name]:
-            told.append(f"There are no {name} rows of {_few(missing)}: how well a model knows them cannot be measured.")
-    return told
+            notes.append(
+                f"There are no {name} rows of {_few(missing)}: how well a model knows them cannot be measured."
+            )
+    return notes
 
 
 def _by_kind(report: HygieneReport, where: Literal["within", "leaked"], name: str) -> str:

@@ -116,8 +116,8 @@ class Tokenizer:
                     return cls(backend, check_tokenizer_json(backend.to_str()))
             return cls.from_json(file.read_text("utf-8"))
         except (ModelError, ValueError) as error:
-            told = str(error).rstrip(".")
-            raise ModelError(f"{file}: not a usable tokenizer ({told}).") from None
+            reason = str(error).rstrip(".")
+            raise ModelError(f"{file}: not a usable tokenizer ({reason}).") from None
 
     @classmethod
     def from_json(cls, text: str) -> Tokenizer:

@@ -201,10 +201,10 @@ def card(run: Run, saved: Saved, made: str) -> str:
     classifier = saved.head.kind == "classify"
     task = "text-classification" if classifier else "text-generation" if saved.config.causal else "fill-mask"
     with complaints(run.path / "model"):
-        told = read_regular(run.path / "model" / "README.md").decode().strip()
+        readme = read_regular(run.path / "model" / "README.md").decode().strip()
     files = "\n".join(f"- {named(f['file'])}, SHA-256 {plain(f['sha256'])}" for f in data["files"])
     parts = [
-        f"---\nlibrary_name: transformers\npipeline_tag: {task}\ntags: [headstart]\n---\n\n{told}",
+        f"---\nlibrary_name: transformers\npipeline_tag: {task}\ntags: [headstart]\n---\n\n{readme}",
         f"It opens as `{made}` of transformers, with the logits it has in Headstart.",
         f"## Data\n\n{files}",
     ]

@@ -26,7 +26,7 @@ from headstart.quantities import counted
 from headstart.runs.model_dir import Saved, read_model
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
-from headstart.show.attention import AttentionMaps, square
+from headstart.show.attention import AttentionMaps, causal_mask
 from headstart.show.attribution import ClassAttribution
 from headstart.show.labels import LabelProbabilities
 from headstart.show.probabilities import Belief, Place, TokenProbabilities
@@ -76,7 +76,7 @@ class Inspector:
         head: str = "mean",
         label: str | None = None,
     ) -> Inspection:
-        """What the model makes of `text`, and of up to `tokens` tokens that it adds itself, chosen as `how` says.
+        """What the model makes of `text`, and of up to `tokens` tokens that it adds itself, sampled by `how`.
 
         `label` is the one for which each token is asked; the most probable if not given.
         """
@@ -93,12 +93,12 @@ class Inspector:
         names = [self.tokenizer.piece(i) for i in ids]
         found: list[View] = []
         if self.kind == "classify":
-            said = label_probabilities(self.model, ids, self.labels)
+            labelled = label_probabilities(self.model, ids, self.labels)
             if "labels" in views:
-                found.append(said)
+                found.append(labelled)
             if "attribution" in views:
                 found.append(
-                    attribute(self.model, self.tokenizer, ids, self.labels, label or next(iter(said.probabilities)))
+                    attribute(self.model, self.tokenizer, ids, self.labels, label or next(iter(labelled.probabilities)))
                 )
         if "probabilities" in views:
             found.append(token_probabilities(self.model, self.tokenizer, ids, top, temperature, given))
@@ -236,7 +236,7 @@ def attention_maps(
 ) -> AttentionMaps:
     """Where each token looked, in every layer and head."""
     weights = torch.stack([w[0] for w in model.look(*_batch(ids)).attention]).float().cpu().numpy()  # (L, H, T, T)
-    allowed = square(len(ids)) if model.base.causal else None
+    allowed = causal_mask(len(ids)) if model.base.causal else None
     return AttentionMaps(names, names, np.ascontiguousarray(weights), allowed, layer=layer, head=head)
 
 

@@ -1,4 +1,4 @@
-"""Labels that a model knows, and probabilities made into records that say which of them won. No torch."""
+"""Labels that a model knows, and probabilities as records with the label that won. No torch."""
 
 from __future__ import annotations
 

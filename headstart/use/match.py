@@ -87,7 +87,7 @@ def classify(
     """A label for each image of a folder, from the names of the labels alone.
 
     Without `labels`, they are the names of the sub-folders. Where images lie in sub-folders that are named like
-    labels, accuracy is told too.
+    labels, accuracy is reported too.
     """
     search = ImageSearch.open(folder, model, strict, watch)
     above = [Path(file).parts[-2] if len(Path(file).parts) > 1 else "" for file in search.files]
@@ -96,7 +96,7 @@ def classify(
         raise UserError("Classifying needs two labels or more: --labels cat,dog,horse, or a sub-folder for each.")
     for template in templates:
         if template.count("{}") != 1:
-            raise UserError(f"A template says where the label stands with {{}}, once: '{template}' does not.")
+            raise UserError(f"A template has {{}} once, where the label stands: '{template}' does not.")
     captions = [template.replace("{}", name) for name in names for template in templates]
     each = search.matcher.embed_texts(captions).unflatten(0, (len(names), len(templates))).mean(1)
     cosines = search.images @ torch.nn.functional.normalize(each, dim=-1).T  # (M, labels)

@@ -64,12 +64,12 @@ class OnnxClassifier:
         _must_be_whole(data, file)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
-        options.log_severity_level = 4  # what is wrong is told by us
+        options.log_severity_level = 4  # errors are reported by us
         try:
             _must_be_alone(memoryview(data))
             session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-            told = session.get_modelmeta().custom_metadata_map
-            facts, tokenizer = _checked(json.loads(told["headstart"]), session), _tokenizer(told["tokenizer"])
+            metadata = session.get_modelmeta().custom_metadata_map
+            facts, tokenizer = _checked(json.loads(metadata["headstart"]), session), _tokenizer(metadata["tokenizer"])
         except KeyError:
             raise ModelError(f"{file}: not a file that headstart export wrote (its metadata are missing).") from None
         except UserError as error:

@@ -145,7 +145,7 @@ def put_metadata(model: Any, tokenizer: Tokenizer, labels: Sequence[str], causal
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Without what the exporter and the quantizer have to say about their own parts."""
+    """Without the warnings of the exporter and the quantizer about their own parts."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

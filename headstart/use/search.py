@@ -128,11 +128,11 @@ class ImageSearch:
             words = caption.split()
             without = [" ".join(words[:i] + words[i + 1 :]) for i in range(len(words))]
             added = _added(before.split() if before is not None else words, words)
-            told = tuple(
+            effects = tuple(
                 Word(word, new, float(row[own] - other[own]), _rank(other, own))
                 for word, new, other in zip(words, added, self._scores(without), strict=True)
             )
-            asked.append(Asked(caption, _rank(row, own), float(row[own]), self.files[_order(row)[0]], told))
+            asked.append(Asked(caption, _rank(row, own), float(row[own]), self.files[_order(row)[0]], effects))
         return CaptionEdits(self.files[own], len(self.files), tuple(asked))
 
     def place(self, target: str) -> int:

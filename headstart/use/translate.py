@@ -17,7 +17,7 @@ from headstart.config import TranslateConfig
 from headstart.errors import DataError, ModelError
 from headstart.jobs.translate import Said, Translator, pieces_of, read_translator, rows_scored, scores_of
 from headstart.runs.run import Run
-from headstart.show.attention import AttentionMaps, square
+from headstart.show.attention import AttentionMaps, causal_mask
 from headstart.tasks.translate import TranslateText, translations
 from headstart.tasks.translation_scores import Failures, PairScores, where_it_fails
 from headstart.text.batch import pad
@@ -123,7 +123,7 @@ class LoadedTranslator:
         views = {
             "cross": _view(maps.cross, read, written, cross=True),
             "encoder": _view(maps.encoder, read, read),
-            "decoder": _view(maps.decoder, before, written, square(len(written))),
+            "decoder": _view(maps.decoder, before, written, causal_mask(len(written))),
         }
         return Attended(text, target.decode(best.ids), {name: view for name, view in views.items() if view})
 
