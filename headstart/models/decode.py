@@ -93,15 +93,15 @@ def search(
     than the present score of the best unfinished one.
     """
     found: list[list[Hypothesis]] = [[] for _ in start]
-    texts = torch.arange(len(start), device=start.device)  # those at work
+    texts = torch.arange(len(start), device=start.device)  # those that are unfinished
     written = start.new_empty(len(start), 1, 0)  # (texts, beams, tokens so far)
     sums = torch.zeros(len(start), 1, device=start.device)  # log probabilities, (texts, beams)
-    logits = step(start)
+    logits = step(start)  # (texts * beams, V)
     for length in range(1, tokens + 1):
         vocab = logits.size(-1)
-        totals = (sums.unsqueeze(-1) + logits.view(*sums.shape, vocab).log_softmax(-1)).flatten(1)
+        totals = (sums.unsqueeze(-1) + logits.view(*sums.shape, vocab).log_softmax(-1)).flatten(1)  # (texts, beams * V)
         # At most one of a beam's continuations ends it, so of twice as many enough go on.
-        top = totals.topk(min(2 * beams, totals.size(1)))
+        top = totals.topk(min(2 * beams, totals.size(1)))  # (texts, 2 * beams)
         beam, token = top.indices // vocab, top.indices % vocab
         ends = token == end
         for i, rank in ends[:, :beams].nonzero().tolist():
@@ -116,11 +116,11 @@ def search(
         unfinished = [i for i, text in enumerate(texts.tolist()) if not _settled(found[text], beams, scores[i])]
         if not unfinished or length == tokens:
             break
-        at_work = torch.tensor(unfinished, device=start.device)
-        rows = at_work.unsqueeze(1) * (logits.size(0) // len(texts)) + beam[at_work]
-        texts, written, sums = texts[at_work], written[at_work], sums[at_work]
-        step.keep(rows.flatten())
-        logits = step(token[at_work].view(-1, 1))
+        kept = torch.tensor(unfinished, device=start.device)
+        rows = kept.unsqueeze(1) * (logits.size(0) // len(texts)) + beam[kept]
+        texts, written, sums = texts[kept], written[kept], sums[kept]
+        step.keep(rows.flatten())  # (texts * beams,)
+        logits = step(token[kept].view(-1, 1))
     for i in unfinished:
         for ids, total in zip(written[i].tolist(), sums[i].tolist(), strict=True):
             found[int(texts[i])].append(Hypothesis(ids, total, total / len(ids) ** length_penalty, False))
