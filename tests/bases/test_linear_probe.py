@@ -10,6 +10,7 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
+from headstart.bases import linear_probe as module
 from headstart.bases import regression
 from headstart.bases.linear_probe import Probe, best_probe, fit_probes, install
 from headstart.bases.regression import clearly_better, fit_regression, held_out_hits
@@ -19,7 +20,6 @@ from headstart.jobs.finetune import finetune
 from headstart.jobs.pretrain import pretrain
 from headstart.models.heads import ClassHead, mean_real
 from headstart.schema import parse
-from headstart.train import linear_probe as module
 
 Rows = tuple[torch.Tensor, list[int]]
 
