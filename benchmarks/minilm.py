@@ -60,7 +60,6 @@ def using(cut: int) -> list[str]:
     """One text at a time, and 256 at once, by torch, onnxruntime and onnxruntime in int8."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    from headstart.use.predict import Classifier
 
     saved, texts = _classifier(cut), [e.text for e in _examples(256)]
     short = [" ".join(text.split()[:20]) for text in texts[:50]]

@@ -1,6 +1,15 @@
 """Headstart tells you whether pretraining helps on your text, and hands you the model.
 
 The names below load what they need when they are first used: `import headstart` itself loads no torch.
+
+    pretrain, finetune, train_translator, train_matcher   one job each: settings in, a run directory out
+    LoadedLanguageModel, LoadedClassifier, LoadedTranslator, ImageSearch   a finished run put to work
+    Inspector, inspect                                    what can be seen inside a model
+    LanguageModel, TextClassifier                         the first two jobs as scikit-learn estimators
+    compare, Study                                        many runs, compared
+
+Names of earlier releases still work: `translate` is train_translator, `match` is train_matcher, `Classifier` is
+LoadedClassifier and `Translations` is LoadedTranslator.
 """
 
 from __future__ import annotations
@@ -11,38 +20,48 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Classifier": "headstart.use.predict",
-    "ImageSearch": "headstart.use.search",
-    "Inspector": "headstart.use.inspect",
-    "LanguageModel": "headstart.use.estimator",
-    "Study": "headstart.study.study",
-    "TextClassifier": "headstart.use.estimator",
-    "compare": "headstart.study.study",
-    "Translations": "headstart.use.translate",
-    "finetune": "headstart.jobs.finetune",
-    "inspect": "headstart.use.inspect",
-    "match": "headstart.jobs.match",
-    "pretrain": "headstart.jobs.pretrain",
-    "translate": "headstart.jobs.translate",
+    "ImageSearch": "headstart.use.search:ImageSearch",
+    "Inspector": "headstart.use.inspect:Inspector",
+    "LanguageModel": "headstart.use.estimator:LanguageModel",
+    "LoadedClassifier": "headstart.use.predict:LoadedClassifier",
+    "LoadedLanguageModel": "headstart.use.language:LoadedLanguageModel",
+    "LoadedTranslator": "headstart.use.translate:LoadedTranslator",
+    "Study": "headstart.study.study:Study",
+    "TextClassifier": "headstart.use.estimator:TextClassifier",
+    "compare": "headstart.study.study:compare",
+    "finetune": "headstart.jobs.finetune:finetune",
+    "inspect": "headstart.use.inspect:inspect",
+    "pretrain": "headstart.jobs.pretrain:pretrain",
+    "train_matcher": "headstart.jobs.match:match",
+    "train_translator": "headstart.jobs.translate:translate",
+}
+_BEFORE = {  # names of earlier releases
+    "Classifier": "LoadedClassifier",
+    "Translations": "LoadedTranslator",
+    "match": "train_matcher",
+    "translate": "train_translator",
 }
 __all__ = [
-    "Classifier",
     "ImageSearch",
     "Inspector",
     "LanguageModel",
+    "LoadedClassifier",
+    "LoadedLanguageModel",
+    "LoadedTranslator",
     "Study",
     "TextClassifier",
-    "Translations",
     "compare",
     "finetune",
     "inspect",
-    "match",
     "pretrain",
-    "translate",
+    "train_matcher",
+    "train_translator",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'headstart' has no attribute '{name}'")
+    home = _HOMES.get(_BEFORE.get(name, name))
+    if home is None:
+        raise AttributeError(f"module 'headstart' has no attribute '{name}'")
+    module, _, attribute = home.partition(":")
+    return getattr(import_module(module), attribute)

@@ -69,8 +69,17 @@ def _processor_seconds() -> float:
 
 def test_public_names_exist() -> None:
     assert sorted(headstart.__all__) == sorted(headstart._HOMES)
-    for name in headstart.__all__:
-        assert getattr(headstart, name).__name__ == name
+    found = {name: getattr(headstart, name) for name in headstart.__all__}
+    for name, public in found.items():
+        assert public.__name__ == headstart._HOMES[name].partition(":")[2]
+        assert name == public.__name__ or name.startswith("train_")
+    assert len(set(map(id, found.values()))) == len(found)  # one name for one thing
+
+
+def test_names_of_earlier_releases_still_work() -> None:
+    for before, now in headstart._BEFORE.items():
+        assert before not in headstart.__all__
+        assert getattr(headstart, before) is getattr(headstart, now)
 
 
 def test_nothing_unpickles() -> None:

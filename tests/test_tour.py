@@ -22,7 +22,7 @@ from headstart.runs.kinds import KINDS
 from headstart.runs.run import Run, runs_in
 from headstart.runs.watch import Watch
 from headstart.schema import parse
-from headstart.use.predict import Classifier
+from headstart.use.predict import LoadedClassifier
 
 TOUR = (Path(__file__).parent.parent / "docs" / "tour.md").read_text("utf-8")
 
@@ -90,5 +90,5 @@ def test_it_is_estimated_and_other_verbs_refuse_it_by_name(
     assert estimate(vowels.VowelsConfig(**base))["steps"] == 150
     run_job(vowels.VowelsConfig(**base), tmp_path / "run")
     with pytest.raises(ModelError, match="holds a vowel counter, not a classifier"):
-        Classifier.load(tmp_path / "run")
+        LoadedClassifier.load(tmp_path / "run")
     shutil.rmtree(tmp_path / "run")

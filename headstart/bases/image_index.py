@@ -1,6 +1,6 @@
-"""What an image tower makes of the pictures in a folder, computed once for each file and kept in the cache directory.
+"""What an image tower makes of the images in a folder, computed once for each file and kept in the cache directory.
 
-The file is named by the tower and by the folder. A picture is known by its name, size and times of change, or, where
+The file is named by the tower and by the folder. An image is known by its name, size and times of change, or, where
 one of these is new, by its SHA-256: what was added or changed is looked at, what is gone is forgotten.
 """
 
@@ -26,14 +26,14 @@ from headstart.runs.disk import write_file
 from headstart.runs.watch import Watch
 from headstart.shapes import PixelsConfig
 
-AT_ONCE = 4  # pictures; more at once take fresh memory for each layer, which costs more than they save
+AT_ONCE = 4  # images; more at once take fresh memory for each layer, which costs more than they save
 See = Callable[[Tensor], Tensor]  # (B, 3, S, S) -> (B, D)
 Facts = tuple[int, ...]  # size, and when content and state of the file were changed, in nanoseconds
 
 
 @dataclass(frozen=True)
 class Checked:
-    """Which pictures can be used."""
+    """Which images can be used."""
 
     contents: dict[str, str]  # SHA-256 of each that can
     bad: dict[str, str]  # and why each other cannot
@@ -44,7 +44,7 @@ class Seen(Checked):
     """And what the tower made of them."""
 
     vectors: Tensor  # (M, D)
-    new: int  # pictures that had to be looked at
+    new: int  # images that had to be looked at
 
     @property
     def files(self) -> list[str]:
@@ -53,7 +53,7 @@ class Seen(Checked):
 
 @dataclass(frozen=True)
 class Entry:
-    """What is kept of one picture: its vector, or why it has none."""
+    """What is kept of one image: its vector, or why it has none."""
 
     facts: Facts
     sha256: str
@@ -139,7 +139,7 @@ def check_images(folder: Path, files: Sequence[str], watch: Watch) -> Checked:
 
 
 def _facts(folder: Path, name: str) -> Facts:
-    """What tells, without reading it, that a file in the folder is the one that it was."""
+    """What identifies a file in the folder as unchanged, without reading it."""
     if os.path.isabs(name) or name.split(os.sep)[0] == "..":
         raise DataError(f"{folder / name}: not in the folder of the images.", "DATA_PATH")
     found = check_image(folder / name)

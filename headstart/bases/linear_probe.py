@@ -91,7 +91,7 @@ def install(head: ClassHead, probe: Probe) -> None:
 
 def _fit(head: ClassHead, pool: Pool, train: Rows, valid: Rows) -> Probe:
     features, biased = train[0].cpu().numpy(), head.linear.bias is not None
-    with np.errstate(over="ignore", invalid="ignore"):  # told below
+    with np.errstate(over="ignore", invalid="ignore"):  # reported below
         mean = (
             features.mean(0) if biased else np.zeros_like(features[0])
         )  # only a bias can give back what is taken away

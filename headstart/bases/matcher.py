@@ -1,4 +1,4 @@
-"""What matches captions and pictures, by name: a run of `match train`, or a CLIP model of Hugging Face.
+"""What matches captions and images, by name: a run of `match train`, or a CLIP model of Hugging Face.
 
 model/ of such a run
   config.json        the shapes of both towers and of their space, under the key `headstart`
@@ -94,7 +94,7 @@ class SavedMatcher:
 
 
 def index_of(see: See, tower: nn.Module, settings: str, pixels: PixelsConfig, device: str) -> ImageIndex:
-    """The index of pictures as an image tower of these settings sees them."""
+    """The index of images as an image tower of these settings sees them."""
     decides = (str(COMPUTED), fingerprint(weights(tower)), settings, pixels.model_dump_json())
     return ImageIndex(see, pixels, digest(*decides), device)
 
@@ -121,7 +121,7 @@ def read_dual(folder: Path) -> SavedMatcher:
     with complaints(folder):
         described, tensors = read_description(folder), read_tensors(folder)
         if described["head"] != "match":
-            raise ModelError(f"{folder.parent} does not match captions and pictures. Train one: headstart match train.")
+            raise ModelError(f"{folder.parent} does not match captions and images. Train one: headstart match train.")
         cfg = parse(DualConfig, described["model"], str(folder / "config.json"))
         must_hold(tensors, cfg.text.layers, folder)
         with torch.device("meta"):  # shapes without memory
@@ -137,7 +137,7 @@ def read_dual(folder: Path) -> SavedMatcher:
 
 
 def open_text_tower(name: str) -> Saved:
-    """The base of a text tower; a BERT or GPT-2 made elsewhere is computed by our own transformer.
+    """The base of a text tower; an external BERT or GPT-2 is computed by our own transformer.
 
     So whoever uses the run later need not load transformers, which takes longer than a search.
     """
@@ -193,7 +193,7 @@ def read_clip(folder: Path) -> SavedMatcher:
     described = config_of(folder)
     source, kind = str(folder / "config.json"), described.get("model_type", "none")
     if kind != "clip":
-        raise ModelError(f"{source}: models of the kind '{kind}' do not match captions and pictures. Supported: clip.")
+        raise ModelError(f"{source}: models of the kind '{kind}' do not match captions and images. Supported: clip.")
     cfg, tensors = clip_config(described, source), weights_of(folder, allow_pickle=False)
     must_hold(tensors, int(cfg.text_config.num_hidden_layers) + int(cfg.vision_config.num_hidden_layers), folder)
     with torch.device("meta"):  # shapes without memory
@@ -201,9 +201,9 @@ def read_clip(folder: Path) -> SavedMatcher:
     state = {f"inner.{name}": t.float() for name, t in tensors.items() if f"inner.{name}" in expected}
     wrong = [n for n, t in expected.items() if n not in state or state[n].shape != t.shape]
     if wrong:
-        told = ", ".join(name.removeprefix("inner.") for name in wrong[:5])
+        missing = ", ".join(name.removeprefix("inner.") for name in wrong[:5])
         raise ModelError(
-            f"{folder}: these weights do not make the CLIP model of its config.json: {told} missing or of another shape."
+            f"{folder}: these weights do not make the CLIP model of its config.json: {missing} missing or of another shape."
         )
     must_be_finite({name.removeprefix("inner."): t for name, t in state.items()}, folder)
     tokenizer = Tokenizer.load(folder)
@@ -219,7 +219,7 @@ def read_clip(folder: Path) -> SavedMatcher:
 
 
 def _preparation(folder: Path) -> dict[str, Any]:
-    """How the folder says that pictures are prepared; newer files keep it under a key of their own."""
+    """How the folder says that images are prepared; newer files keep it under a key of their own."""
     for name in ("preprocessor_config.json", "processor_config.json"):
         if (folder / name).is_file():
             with complaints(folder):

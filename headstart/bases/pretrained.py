@@ -1,4 +1,4 @@
-"""Bases by name: a run, or a model made elsewhere in a folder, a pack or on the Hugging Face hub.
+"""Bases by name: a run, or an external model in a folder, a pack or on the Hugging Face hub.
 
 What others made is data. The class that computes is chosen by us (models/huggingface.py), weights are safetensors or
 GGUF, and nothing that such a folder holds is ever run. Before memory is set aside, the shapes that its settings ask for
@@ -94,7 +94,7 @@ def within(shape: ModelConfig, context: int) -> ModelConfig:
 
 
 def read_shape(folder: Path) -> tuple[HuggingFaceConfig, Tokenizer]:
-    """Shape and tokenizer of a model made elsewhere, without its weights."""
+    """Shape and tokenizer of an external model, without its weights."""
     gguf = _gguf_of(folder)
     return _shape(folder, read_gguf(gguf, weights=False) if gguf else None)
 
@@ -225,7 +225,7 @@ def _gguf_of(folder: Path) -> Path | None:
 
 
 def config_of(folder: Path) -> Mapping[str, Any]:
-    """What config.json says."""
+    """config.json, read."""
     try:
         described = json.loads(read_regular(folder / "config.json"))
     except FileNotFoundError:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -25,7 +24,7 @@ from headstart.runs.model_dir import complaints, must_hold, read_description, re
 from headstart.schema import parse
 from headstart.shapes import Seq2SeqConfig
 from headstart.tasks.translate import TranslateText, source_rows, translations
-from headstart.tasks.translation_scores import Scored, translation_scores
+from headstart.tasks.translation_scores import PairScores, Scored, translation_scores
 from headstart.text.pairs import Pair, references
 from headstart.text.tokenizer import Tokenizer, TokenRows
 
@@ -107,7 +106,7 @@ def rows_scored(
     return [Scored(source, text, tuple(known[source])) for source, text in zip(known, made, strict=True)]
 
 
-def scores_of(translator: Translator, text: TranslateText, rows: Sequence[Scored]) -> dict[str, Any]:
+def scores_of(translator: Translator, text: TranslateText, rows: Sequence[Scored]) -> PairScores:
     """The loss of the pairs, and the scores of the translations in `rows`."""
     loss = text.loss(translator.model, translator.device)
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -80,7 +81,7 @@ def check(
         made = tokenizer_for(first, TokenizerConfig(kind=tokenizer))
         report["vocabulary"] = made.size
         for name, examples in parts.items():
-            report["splits"][name] |= hygiene.token_facts(examples, made, context)
+            report["splits"][name] = {**report["splits"][name], **hygiene.token_facts(examples, made, context)}
     report["warnings"] += hygiene.advice(report, context)
     report["warnings"] += filter(None, (unlabelled(path, label_column, reading) for path in paths.values()))
     if plot:
@@ -233,7 +234,7 @@ def named_parts(paths: list[str]) -> dict[str, str]:
     return {part: found[part] for part in [*known, *(p for p in found if p not in KNOWN_PARTS)]}
 
 
-def _show_report(report: dict[str, Any]) -> None:
+def _show_report(report: Mapping[str, Any]) -> None:
     for warning in report["warnings"]:
         show(f"! {warning}")
     if not report["warnings"]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from typer import Option
 
@@ -37,7 +38,7 @@ def export(
     if to == "hf":
         from headstart.use.export import export_transformers
 
-        result = export_transformers(run, out)
+        result: Mapping[str, Any] = export_transformers(run, out)
     else:
         from headstart.use.onnx_export import export_onnx, rows_to_score
 

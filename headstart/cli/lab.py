@@ -78,13 +78,13 @@ def run(
     """Run a lab and write its page. `headstart lab NAME` is the same."""
     from headstart.labs.lab import open_lab
     from headstart.labs.page import write_page
-    from headstart.labs.results import gather_lab, shown, spread
+    from headstart.labs.results import gather, shown, spread
     from headstart.labs.run import run_steps
 
     stem, wanted = open_lab(name)
     folder = (out or Path("runs/labs") / f"{stem}{'-quick' if quick else ''}").absolute()
     run_steps(name, wanted, folder, data.absolute() if data else None, quick, Bar(quiet))
-    results = gather_lab(name, wanted, folder)
+    results = gather(name, wanted, folder)
     page = write_page(results, folder, sheet)
     if as_json:
         show_json({**results, "page": str(page)})
@@ -112,10 +112,10 @@ def table(
     debug: Debug = False,
 ) -> None:
     """Put the figures of several labs into one page of Markdown."""
-    from headstart.labs.folder import read_lab
+    from headstart.labs.folder import read_results
     from headstart.labs.results import markdown
 
-    labs = [read_lab(folder) for folder in folders]
+    labs = [read_results(folder) for folder in folders]
     if as_json:
         show_json(
             [{"lab": found["lab"], "quick": found["quick"], **figure} for found in labs for figure in found["figures"]]

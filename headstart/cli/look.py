@@ -35,7 +35,7 @@ from headstart.show.table import label
 
 if TYPE_CHECKING:
     from headstart.use.onnx import OnnxClassifier
-    from headstart.use.predict import Classifier
+    from headstart.use.predict import LoadedClassifier
 
 
 @app.command()
@@ -60,10 +60,10 @@ def generate(
 ) -> None:
     """Continue PROMPT with the language model in RUN. Shows how sure it was of each token."""
     from headstart.models.decode import Sampling
-    from headstart.use.language import LanguageModel
+    from headstart.use.language import LoadedLanguageModel
 
     how = Sampling(temperature, top_k, top_p, seed)
-    result = LanguageModel.load(run).generate(prompt, tokens, how, max(top, 6 if plot else 0))
+    result = LoadedLanguageModel.load(run).generate(prompt, tokens, how, max(top, 6 if plot else 0))
     if plot:
         from headstart.study.plots import plot_tokens
 
@@ -123,7 +123,8 @@ def predict(
         records = said[run]
         for i, record in enumerate(records if also else []):
             record["also"] = {
-                name: {key: said[name][i][key] for key in ("label", "probabilities")} for name in also or []
+                name: {"label": said[name][i]["label"], "probabilities": said[name][i]["probabilities"]}
+                for name in also or []
             }
         show_json(records)
         return
@@ -133,14 +134,14 @@ def predict(
         show(f"{told}\t{text if len(text) <= 200 else text[:200] + ' ...'}")
 
 
-def _classifier(run: str) -> Classifier | OnnxClassifier:
+def _classifier(run: str) -> LoadedClassifier | OnnxClassifier:
     if run.endswith(".onnx"):
         from headstart.use.onnx import OnnxClassifier  # loads no torch
 
         return OnnxClassifier.load(run)
-    from headstart.use.predict import Classifier
+    from headstart.use.predict import LoadedClassifier
 
-    return Classifier.load(run)
+    return LoadedClassifier.load(run)
 
 
 def _ranked(probabilities: dict[str, float]) -> str:
@@ -178,9 +179,9 @@ def evaluate(
     how = reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes)
     reading = reading_for(how | row_settings(skip_blank, clean_labels))
     if isinstance(Run.open(run).config, PretrainConfig):
-        from headstart.use.language import LanguageModel
+        from headstart.use.language import LoadedLanguageModel
 
-        scores = LanguageModel.load(run).evaluate([located(path) for path in data], unit, text_column, reading)
+        scores = LoadedLanguageModel.load(run).evaluate([located(path) for path in data], unit, text_column, reading)
         show_notes(reading.notes())
         if as_json:
             show_json(scores)
@@ -196,20 +197,20 @@ def evaluate(
         return
     if len(data) != 1:
         raise UserError("A classifier is scored on one file or folder of labelled rows.")
-    from headstart.use.predict import Classifier
+    from headstart.use.predict import LoadedClassifier
 
-    scores = Classifier.load(run).evaluate(located(data[0]), text_column, label_column, reading)
+    found = LoadedClassifier.load(run).evaluate(located(data[0]), text_column, label_column, reading)
     show_notes(reading.notes())
     if as_json:
-        show_json(scores)
+        show_json(found)
         return
-    show(accuracy_line("accuracy", scores) + f", macro-F1 {scores['macro_f1']:.4f}")
+    show(accuracy_line("accuracy", found) + f", macro-F1 {found['macro_f1']:.4f}")
     show()
     rows = [
-        [label, *map(str, counts), *(share(scores["classes"][label][name]) for name in ("precision", "recall", "f1"))]
-        for label, counts in zip(scores["labels"], scores["confusion"], strict=True)
+        [label, *map(str, counts), share(each["precision"]), share(each["recall"]), share(each["f1"])]
+        for (label, each), counts in zip(found["classes"].items(), found["confusion"], strict=True)
     ]
-    show_table(["true \\ said", *scores["labels"], "precision", "recall", "F1"], rows)
+    show_table(["true \\ said", *found["labels"], "precision", "recall", "F1"], rows)
 
 
 @app.command()

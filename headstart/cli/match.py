@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -88,7 +89,8 @@ def search(
 ) -> None:
     """Find the IMAGES that fit each CAPTION best."""
     from headstart.images.read import bad_notes
-    from headstart.use.search import ImageFolder, ImageSearch, check_captions, usual_model
+    from headstart.jobs.default_matcher import default_matcher
+    from headstart.use.search import ImageFolder, ImageSearch, check_captions
 
     if png and len(captions) * top > MOST_DRAWN:
         raise UserError(f"--png draws at most {MOST_DRAWN} images: give a smaller --top, or write a page with --html.")
@@ -96,7 +98,7 @@ def search(
     check_captions(captions)
     folder = ImageFolder.open(images, bar)
     wanted = folder.file(target) if target else ""
-    name = model or usual_model(folder.path, bar)
+    name = model or default_matcher(folder.path, bar)
     found = ImageSearch.within(folder, name, strict, bar)
     if not quiet:
         show_notes(bad_notes(found.bad))
@@ -365,7 +367,7 @@ def classify(
         _show_trained_on(result["trained_on"], len(result["images"]))
 
 
-def _show_recalls(part: str, scores: dict[str, Any]) -> None:
+def _show_recalls(part: str, scores: Mapping[str, Any]) -> None:
     title = (
         f"{part + ', ' if part else ''}{counted(scores['captions'], 'caption')}, {counted(scores['images'], 'image')}"
     )

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO, TypeVar, cast
 
@@ -130,7 +130,7 @@ def show_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequ
     sys.stdout.write(table(header, rows, right) + "\n")
 
 
-def accuracy_line(name: str, scores: dict[str, Any]) -> str:
+def accuracy_line(name: str, scores: Mapping[str, Any]) -> str:
     low, high = scores["interval"]
     return f"{name} {scores['accuracy']:.4f} (95 % interval {low:.4f} to {high:.4f}, {scores['rows']} rows)"
 

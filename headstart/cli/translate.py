@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -200,9 +201,9 @@ def apply(
     _check_split(split)
     if attention and len(asked) > 1:
         raise UserError(f"--attention draws one translation; {len(asked)} texts were given.")
-    from headstart.use.translate import Translations
+    from headstart.use.translate import LoadedTranslator
 
-    translator = Translations.load(run)
+    translator = LoadedTranslator.load(run)
     records = translator.translate(asked, split, max(beam, n_best), n_best, length_penalty)
     if attention:
         _draw_attention(run, translator.attention(asked[0], split), attention)
@@ -245,11 +246,11 @@ def evaluate(
     if len(pairs) > 2:
         raise UserError(f"PAIRS are one table or two files, not {len(pairs)}.")
     _check_split(split)
-    from headstart.use.translate import Translations
+    from headstart.use.translate import LoadedTranslator
 
     reading = reading_for(reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes))
     where = [located(path) for path in pairs]
-    translator = Translations.load(run)
+    translator = LoadedTranslator.load(run)
     scores = translator.evaluate(where, source_column, target_column, beam, reading, split, length_penalty)
     show_notes(reading.notes())
     if as_json:
@@ -261,7 +262,7 @@ def evaluate(
         show(
             f"! {counted(left_out, 'pair', 'was', 'were')} left out: {scores['blank_pairs']} with an empty side, the others too long"
         )
-    fails = scores["fails"]
+    fails: Mapping[str, Any] = scores["fails"]
     if not fails["wrong"]:
         return
     for name, key in (("length of the source", "length"), ("it begins with", "start")):
@@ -340,11 +341,11 @@ def _check_split(split: str | None) -> None:
         raise UserError(f"--split takes texts or words, not '{split}'.{did_you_mean(split, ('texts', 'words'))}")
 
 
-def _note_lost(records: list[dict[str, Any]]) -> None:
+def _note_lost(records: Sequence[Mapping[str, Any]]) -> None:
     """Say what the translations lack."""
-    unread = list(dict.fromkeys(piece for record in records for piece in record["unknown"]))
+    unknown_pieces = list(dict.fromkeys(piece for record in records for piece in record["unknown"]))
     endless = [record["source"] for record in records if not record["finished"]]
-    for found, what in ((unread, "This model has never seen"), (endless, "Cut off, because no end was found:")):
+    for found, what in ((unknown_pieces, "This model has never seen"), (endless, "Cut off, because no end was found:")):
         if found:
             some = ", ".join(repr(text[:40]) for text in found[:10]) + (", ..." if len(found) > 10 else "")
             show_notes([f"{what} {some}."])
@@ -374,7 +375,7 @@ def _placed(paths: list[str] | None) -> tuple[str, ...] | None:
     return tuple(map(placed, paths)) if paths else None
 
 
-def _show_scores(part: str, scores: dict[str, Any]) -> None:
+def _show_scores(part: str, scores: Mapping[str, Any]) -> None:
     named = {
         "exact match": scores["exact_match"],
         "character error rate": scores["character_error_rate"],

@@ -1,1 +1,1 @@
-"""Pictures in, pixels out."""
+"""Images in, pixels out."""

@@ -1,10 +1,10 @@
-"""Pictures and their captions: read from a table, and split by picture.
+"""Images and their captions: read from a table, and split by image.
 
-    pairs.csv, .tsv, .jsonl, .parquet   columns file and caption, and group if some pictures belong together
+    pairs.csv, .tsv, .jsonl, .parquet   columns file and caption, and group if some images belong together
     captions.txt                        the same, with commas
     a folder                            with pairs.csv and images/ in it
 
-All captions of a picture, all its copies, and all pictures of a group, stand on the same side of a split.
+All captions of an image, all its duplicates, and all images of a group, stand on the same side of a split.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from headstart.config import CaptionsConfig
 from headstart.errors import DataError
@@ -41,6 +41,14 @@ class Captioned:
     reading: Reading = PLAIN
 
 
+class CaptionFacts(TypedDict):
+    """What data.json holds of captions; the inner keys are the names of the parts."""
+
+    images: dict[str, int]
+    captions: dict[str, int]
+    split_sha256: str
+
+
 @dataclass(frozen=True)
 class CaptionParts:
     train: Captions
@@ -50,7 +58,7 @@ class CaptionParts:
     def parts(self) -> dict[str, Captions]:
         return {"train": self.train, "valid": self.valid, "test": self.test}
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> CaptionFacts:
         """Sizes, for data.json."""
         parts = self.parts()
         lines = (f"{n}\t{file}\t{text}" for n, part in parts.items() for file, texts in part.items() for text in texts)
@@ -62,7 +70,7 @@ class CaptionParts:
 
 
 def blank_notes(blank: int) -> list[str]:
-    """What to tell of rows that were left out."""
+    """What to report of rows that were left out."""
     return [f"left out {counted(blank, 'row')} without a file or a caption."] if blank else []
 
 
@@ -78,7 +86,7 @@ def table_of(pairs: str | Path) -> Path:
 
 
 def read_captions(cfg: CaptionsConfig) -> Captioned:
-    """Every picture that the table names, with its captions."""
+    """Every image that the table names, with its captions."""
     path, reading = table_of(cfg.pairs), Reading(cfg)
     if not is_table(path) and path.suffix.lower() != ".txt":  # captions.txt, as Flickr8k has it
         raise DataError(
@@ -112,7 +120,7 @@ def read_captions(cfg: CaptionsConfig) -> Captioned:
 
 
 def split_captions(found: Captioned, contents: Mapping[str, str], cfg: CaptionsConfig) -> CaptionParts:
-    """The pictures that can be used, split by picture; `contents` are theirs, as hashes."""
+    """The images that can be used, split by image; `contents` are theirs, as hashes."""
     files = [file for file in found.captions if file in contents]
     groups = _with_copies({file: found.groups[file] for file in files}, contents)
     test: list[str] = []
@@ -122,16 +130,16 @@ def split_captions(found: Captioned, contents: Mapping[str, str], cfg: CaptionsC
     if len(train) < 2 or len(valid) < 2 or (cfg.test_fraction and len(test) < 2):
         largest, size = Counter(groups.values()).most_common(1)[0]
         raise DataError(
-            f"{cfg.pairs}: {counted(len(groups), 'picture', 'is', 'are')} too few to learn from some and to hold some out: "
+            f"{cfg.pairs}: {counted(len(groups), 'image', 'is', 'are')} too few to learn from some and to hold some out: "
             f"{len(train)} would be learned from, {len(valid)} validated on, {len(test)} tested on, and each part needs "
-            "two or more." + (f" Pictures of a group stay together, and '{largest}' has {size}." if size > 1 else ""),
+            "two or more." + (f" Images of a group stay together, and '{largest}' has {size}." if size > 1 else ""),
             "DATA_SMALL",
         )
     return CaptionParts(*({file: found.captions[file] for file in part} for part in (train, valid, test)))
 
 
 def _with_copies(groups: Mapping[str, str], contents: Mapping[str, str]) -> dict[str, str]:
-    """Groups that have a picture in common, by its content, become one: called by the first of their names.
+    """Groups that have an image in common, by its content, become one: called by the first of their names.
 
     >>> _with_copies({"1.png": "b", "2.png": "a", "3.png": "c"}, {"1.png": "same", "2.png": "same", "3.png": "other"})
     {'1.png': 'a', '2.png': 'a', '3.png': 'c'}

@@ -1,4 +1,4 @@
-"""A picture of any size becomes the numbers that a model reads."""
+"""An image of any size becomes the numbers that a model reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headstart.shapes import PixelsConfig
 
 
 def pixels_of(image: Image.Image, cfg: PixelsConfig) -> NDArray[np.float32]:
-    """The picture scaled, cut and centred: (3, size, size)."""
+    """The image scaled, cut and centred: (3, size, size)."""
     how = Image.Resampling[cfg.resample.upper()]
     if cfg.edge:
         image = _middle(image.resize(_with_shorter_side(image.size, cfg.edge), how), cfg.size)
@@ -33,4 +33,4 @@ def _with_shorter_side(size: tuple[int, int], edge: int) -> tuple[int, int]:
 
 def _middle(image: Image.Image, size: int) -> Image.Image:
     left, top = (image.width - size) // 2, (image.height - size) // 2
-    return image.crop((left, top, left + size, top + size))  # black where the picture does not reach
+    return image.crop((left, top, left + size, top + size))  # black where the image does not reach

@@ -1,6 +1,6 @@
-"""Image files made by others become pictures: what may be opened, how large, and every kind made one.
+"""External image files become images: what may be opened, how large, and every kind made one.
 
-What a file is, its content says, and only PNG, JPEG and WebP are tried. The size stands in the header, and a picture
+What a file is, its content says, and only PNG, JPEG and WebP are tried. The size stands in the header, and an image
 with too many pixels, or as thin as a line, is refused before one of them is decoded.
 """
 
@@ -24,12 +24,12 @@ FORMATS = ("PNG", "JPEG", "WEBP")
 MOST_PIXELS = 50_000_000
 LONGEST = 50  # sides by the shorter one, which is made as long as a model needs: the other grows with it
 MOST_BYTES = 20 * 2**20
-# A file that is called so is meant to be a picture; what else lies in a folder is passed over.
+# A file that is called so is meant to be an image; what else lies in a folder is passed over.
 NAMES = {".png", ".jpg", ".jpeg", ".jpe", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".svg", ".heic", ".avif", ".ico"}
 
 
 def find_images(folder: str | Path) -> list[str]:
-    """Every file below `folder` that is called a picture, by its path from there, in order."""
+    """Every file below `folder` that is called an image, by its path from there, in order."""
     if not os.path.isdir(folder):
         if os.path.lexists(folder):
             raise DataError(f"{folder}: this is no folder; a folder of images is needed here.", "DATA_PATH")
@@ -44,8 +44,8 @@ def find_images(folder: str | Path) -> list[str]:
             below.clear()
             continue
         been.add(os.path.realpath(place))
-        pictures = (n for n in names if os.path.splitext(n)[1].lower() in NAMES and not n.startswith("."))
-        found += [os.path.relpath(os.path.join(place, name), folder) for name in pictures]
+        images = (n for n in names if os.path.splitext(n)[1].lower() in NAMES and not n.startswith("."))
+        found += [os.path.relpath(os.path.join(place, name), folder) for name in images]
     if not found:
         raise DataError(f"{folder}: no .png, .jpg or .webp file in this folder.", "DATA_EMPTY")
     return sorted(found)
@@ -76,7 +76,7 @@ def read_image(path: Path) -> Image.Image:
                 if image.width * image.height > MOST_PIXELS:
                     raise Image.DecompressionBombError(f"{image.width:,} x {image.height:,} pixels")
                 if max(image.size) > LONGEST * min(image.size):
-                    raise _refusal(path, f"{image.width:,} x {image.height:,} pixels are a line and not a picture")
+                    raise _refusal(path, f"{image.width:,} x {image.height:,} pixels are a line and not an image")
                 image.load()
                 return _rgb(ImageOps.exif_transpose(image))
     except UnidentifiedImageError:
@@ -94,14 +94,14 @@ def refuse_bad(bad: dict[str, str], strict: bool, usable: int, where: str) -> No
     if bad and (strict or not usable):
         first = "; ".join(f"{name}: {why}" for name, why in list(bad.items())[:3])
         more = f"; and {len(bad) - 3} more" if len(bad) > 3 else ""
-        told = f"{where}: {len(bad):,} of {len(bad) + usable:,} images cannot be used: {first}{more}"
-        raise DataError(ended(told), "DATA_IMAGE")
+        message = f"{where}: {len(bad):,} of {len(bad) + usable:,} images cannot be used: {first}{more}"
+        raise DataError(ended(message), "DATA_IMAGE")
 
 
 def bad_notes(bad: dict[str, str], most: int = 5) -> Sequence[str]:
-    """What to tell of files that were left out: the first by name, and how many."""
-    told = [ended(f"{name} was left out: {why}") for name, why in list(bad.items())[:most]]
-    return [*told, f"{counted(len(bad), 'image', 'was', 'were')} left out."] if bad else []
+    """What to report of files that were left out: the first by name, and how many."""
+    notes = [ended(f"{name} was left out: {why}") for name, why in list(bad.items())[:most]]
+    return [*notes, f"{counted(len(bad), 'image', 'was', 'were')} left out."] if bad else []
 
 
 def ended(sentence: str) -> str:

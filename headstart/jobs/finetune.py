@@ -35,7 +35,7 @@ from headstart.tasks.metrics import class_scores
 from headstart.text.batch import Batches
 from headstart.text.hygiene import refuse_leaks
 from headstart.text.read import text_files
-from headstart.text.split import Labelled, draw, split_labelled
+from headstart.text.split import Labelled, LabelledFacts, draw, split_labelled
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
 
 PREDICTED = 150  # bytes beside the text of a test row in predictions.jsonl
@@ -125,7 +125,7 @@ class Finetuning(Job[FinetuneConfig]):
         return next((p for p in self.probes if p.pool == self.cfg.pool), None) if self.cfg.fit_head else None
 
     @cached_property
-    def _facts(self) -> dict[str, Any]:
+    def _facts(self) -> LabelledFacts:
         """Counts and hygiene of the rows; a study has looked at them once for all its runs."""
         facts = self.data.facts(self.cfg.check)
         if self.cfg.strict_leakage:
@@ -174,13 +174,13 @@ class Finetuning(Job[FinetuneConfig]):
         return {**moved(self.model, receipt["frozen"])}
 
     def scores(self, run: Run, progress: Progress) -> dict[str, Any]:
-        checked, tested = self.cfg.check, bool(self.data.test) and self.cfg.predictions != "none"
-        overlap = self._facts["hygiene"]["overlapping_rows"]["test"] if checked else []
+        hygiene, tested = self._facts["hygiene"], bool(self.data.test) and self.cfg.predictions != "none"
+        overlap = hygiene["overlapping_rows"]["test"] if hygiene else []
         return {
             "valid": progress.best,
             "test": self._tested(run, overlap) if tested else None,
             "commonest": _majority(self.data),
-            "overlapping_test_rows": len(overlap) if checked else None,
+            "overlapping_test_rows": len(overlap) if hygiene else None,
         }
 
     def _tested(self, run: Run, overlap: Collection[int]) -> dict[str, Any]:

@@ -41,6 +41,7 @@ from headstart.shapes import DualConfig
 from headstart.tasks.canonical import start_canonical
 from headstart.tasks.retrieve import (
     Embedded,
+    MatchScores,
     Pairs,
     RawPairs,
     Retrieve,
@@ -142,7 +143,7 @@ class Matching(Job[MatchConfig]):
     def facts(self, before: Mapping[str, Any]) -> dict[str, Any]:
         """A run that goes on must find the same images."""
         contents = (f"{file}\t{content}" for file, content in sorted(self.images.contents.items()))
-        facts = {**self.parts.facts(), "pictures_sha256": digest(*contents)}
+        facts: dict[str, Any] = {**self.parts.facts(), "pictures_sha256": digest(*contents)}
         if any(before.get(name, facts[name]) != facts[name] for name in ("split_sha256", "pictures_sha256")):
             raise DataError(
                 f"{self.found.folder}: images were added, changed or deleted since this run began. Put them back, or begin a "
@@ -209,7 +210,7 @@ class Matching(Job[MatchConfig]):
         batches = (batch.to(self.cfg.train.device) for batch in self.pairs.measured(part))
         return self.task.gathered(self.model.eval(), batches)
 
-    def _tested(self, run: Run) -> dict[str, Any]:
+    def _tested(self, run: Run) -> MatchScores:
         """Retrieve the images of the test captions."""
         part = self.parts.test
         found = self._embedded(part)
@@ -238,7 +239,7 @@ class Matching(Job[MatchConfig]):
         write_dual(folder, self.dual, self.shape, card)
 
 
-def scores_of(found: Embedded) -> dict[str, Any]:
+def scores_of(found: Embedded) -> MatchScores:
     """Recall both ways, and what chance would score."""
     images, captions = len(found.images), len(found.texts)
     return {"images": images, "captions": captions, **found.recalls(), "chance": chance(found.counts)}

@@ -23,9 +23,9 @@ from headstart.runs.model_dir import HeadSpec, Saved, build_model, write_model
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
 from headstart.shapes import HuggingFaceConfig, ModelConfig
-from headstart.tasks.distill import Distill, TaughtText, Teacher
+from headstart.tasks.distill import Distill, DistillScores, TaughtText, Teacher
 from headstart.tasks.language import Language, LanguageText
-from headstart.tasks.metrics import compressed
+from headstart.tasks.metrics import LanguageScores, compressed
 from headstart.text.batch import Batch, Batches
 from headstart.text.read import passed_over, text_files
 from headstart.text.split import Corpus, split_corpus
@@ -158,7 +158,7 @@ class Pretraining(Job[PretrainConfig]):
             "fresh": list(self.fresh),
         }
 
-    def _validated(self) -> dict[str, Any]:
+    def _validated(self) -> LanguageScores | DistillScores:
         """The scores of the kept weights on the whole of the validation text."""
         batches = (batch.to(self.cfg.train.device) for batch in self.valid.measured())
         task = Language(self.valid.bytes) if isinstance(self.task, Language) else self.task
@@ -206,7 +206,7 @@ def sample(model: Model, tokenizer: Tokenizer, prompt: str, cfg: PretrainConfig)
     ids = tokenizer.encode([prompt], cfg.data.boundaries, end=False)[0].tolist() or [tokenizer.start]
     start = torch.tensor([ids], device=cfg.train.device)
     how = Sampling(temperature=0.8, top_k=40, seed=cfg.train.seed)
-    chosen = generate(LanguageStep(model), start, SAMPLE_TOKENS, tokenizer.end, how, never=tokenizer.unsaid)
+    chosen = generate(LanguageStep(model), start, SAMPLE_TOKENS, tokenizer.end, how, never=tokenizer.suppressed)
     return tokenizer.decode([*ids, *(choice.id for choice in chosen)])
 
 

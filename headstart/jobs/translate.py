@@ -30,7 +30,7 @@ from headstart.runs.checkpoint import Progress
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
 from headstart.tasks.translate import PairBatch, Translate, TranslateText
-from headstart.tasks.translation_scores import where_it_fails
+from headstart.tasks.translation_scores import PairScores, Scored, where_it_fails
 from headstart.text.batch import Batches
 from headstart.text.pairs import Pairs, references, split_pairs
 from headstart.text.read import text_files
@@ -148,17 +148,18 @@ class Translating(Job[TranslateConfig]):
             "kind": self.cfg.model.kind,
             "hidden": self.cfg.model.hidden,
             "overlapping": self.data.overlapping,
-            "valid": {**(progress.best or {}), **self._scored(self.valid)},
-            "test": self._scored(self.test, run) if self.test.pairs else None,
+            "valid": {**(progress.best or {}), **self._scored(self.valid)[0]},
+            "test": self._tested(run) if self.test.pairs else None,
             "samples": {sample.prompt: sample.text for sample in self.samples()},
         }
 
-    def _scored(self, text: TranslateText, run: Run | None = None) -> dict[str, Any]:
-        """The scores of a translation of each source; with a `run`, the translations are kept there."""
+    def _scored(self, text: TranslateText) -> tuple[PairScores, list[Scored]]:
+        """The scores of a translation of each source, and the translations."""
         rows = rows_scored(self.translator, text.pairs, self.cfg.split, self.cfg.beam)
-        scores = scores_of(self.translator, text, rows)
-        if run is None:
-            return scores
+        return scores_of(self.translator, text, rows), rows
+
+    def _tested(self, run: Run) -> dict[str, Any]:
+        scores, rows = self._scored(self.test)
         run.write_lines("predictions.jsonl", [asdict(row) for row in rows])
         return {**scores, "fails": where_it_fails(rows)}
 

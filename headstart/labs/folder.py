@@ -1,15 +1,20 @@
 """The JSON files in the folder of a lab, read as if somebody had damaged them: whole and sound, or one sentence. No torch.
 
-lab_run.py draws the folder and writes all of them but results.json, which lab_results.py makes.
+run.py draws the folder and writes all of them but results.json, which results.py makes.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import (
+    Annotated,
+    Any,
+    NotRequired,  # pydantic takes typing's from Python 3.12 on
+)
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from headstart.errors import ModelError, first_line
 from headstart.regular_file import read_regular
@@ -20,76 +25,74 @@ LARGEST = 1e300  # beyond it, a mean or a deviation would not be finite
 RUN_AGAIN = "Remove {folder}, and the lab runs this step again"
 
 
-class Kept(BaseModel):
-    """What a file must hold; other keys are passed over."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-
-class Versions(Kept):
+class Versions(TypedDict):
     headstart: Any
     torch: Any
 
 
-class Environment(Kept):
+class Machine(TypedDict):
     started: str
     machine: str
     versions: Versions
 
 
-class Facts(Kept):
-    """lab.json"""
+class Facts(TypedDict):
+    """lab.json: which lab it is, and how it is run."""
 
     lab: str
     quick: bool
     data_dir: str
-    environment: Environment
+    environment: Machine
 
 
-class StepRecord(Kept):
+class StepRecord(TypedDict):
     """step.json"""
 
     words: list[str]
     exit: int
-    seconds: float = Field(ge=0)
+    seconds: Annotated[float, Field(ge=0)]
 
 
-class StepTold(Kept):
+class StepResult(TypedDict):
     name: str
     command: str
     seconds: float
+    shows: NotRequired[str]
 
 
-class FigureTold(Kept):
+class FigureResult(TypedDict):
+    """A figure of the reference, and ours beside it."""
+
     row: str
     what: str
-    reference: Any
-    ours: Any
+    reference: Any  # a number, or a text
+    ours: Any  # what was measured: a number, a text, a table
     interval: list[Any] | None
-    sd: float | None
+    sd: float | None  # over seeds
     seeds: Any
     comparison: str
     step: str
     substitute: str
+    better: NotRequired[str]
+    missing: NotRequired[str]  # why there is no `ours`
 
 
-class LabResults(Facts):
+class Summary(Facts):
     """results.json, as far as a table of several labs needs it."""
 
     title: str
     question: str
     seconds: float
     verdict: list[str]
-    figures: list[FigureTold]
-    steps: list[StepTold]
+    figures: list[FigureResult]
+    steps: list[StepResult]
 
 
-def read_facts(out: Path) -> dict[str, Any]:
-    """Which lab it is, and how it is run."""
+def read_facts(out: Path) -> Facts:
     return _read(out / "lab.json", Facts, "Choose another --out")
 
 
-def read_step(out: Path, step: str) -> dict[str, Any] | None:
+def read_step(out: Path, step: str) -> StepRecord | None:
     """What is known of a step that has been run."""
     folder = out / "steps" / step
     file = folder / "step.json"
@@ -102,7 +105,7 @@ def read_answer(out: Path, step: str) -> Any:
     return _read(folder / "result.json", None, RUN_AGAIN.format(folder=folder))
 
 
-def read_lab(folder: Path) -> dict[str, Any]:
+def read_results(folder: Path) -> Summary:
     """results.json of a lab that was run."""
     file = folder / "results.json"
     if not folder.is_dir():
@@ -113,7 +116,7 @@ def read_lab(folder: Path) -> dict[str, Any]:
     found = _read(file, None, remedy)
     if isinstance(found, dict) and not {"lab", "figures"} & set(found):
         raise ModelError(f"{file} is not of a lab.", "LAB_UNFINISHED")
-    return _read(file, LabResults, remedy)
+    return _read(file, Summary, remedy)
 
 
 def _is_there(path: Path) -> bool:
@@ -121,12 +124,13 @@ def _is_there(path: Path) -> bool:
     return path.is_symlink() or path.exists()
 
 
-def _read(path: Path, kind: type[Kept] | None, remedy: str) -> Any:
+def _read(path: Path, shape: Any, remedy: str) -> Any:
+    """The JSON in a file, of the shape of a TypedDict; keys that this does not name stay in it."""
     try:
         found = json.loads(read_regular(path, MOST_BYTES), parse_constant=_no_number)
         _check_sound(found)
-        if kind is not None:
-            kind.model_validate(found)
+        if shape is not None:
+            TypeAdapter(shape).validate_python(found, strict=True)
     except OSError as error:
         why = error.strerror or str(error)
     except ValidationError as error:

@@ -10,7 +10,7 @@
 
 Places are written `step: path`, such as `study: arms[name=full].mean`: the name of a step and a path in its JSON.
 In commands, {data} is the folder given with --data and {out} the folder of the lab; other names of files are relative to
-the folder of the lab's file. lab_rules.py says what a command may do.
+the folder of the lab's file. rules.py says what a command may do.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class Lab(Frozen):
         }
 
     def check_data(self, data: Path | None, quick: bool) -> None:
-        """Refuse to begin while a file that will be read is missing; all that are missing are told at once."""
+        """Refuse to begin while a file that will be read is missing; all that are missing are reported at once."""
         missing = {
             needed: lost
             for needed in self.data
@@ -193,11 +193,11 @@ class Lab(Frozen):
             where = f"is not in {data}" if data else "is missing, as --data DIR is not given"
             stand_ins = not quick and all(needed.quick for needed in missing)
             way_out = " With --quick it needs no files of yours." if stand_ins else ""
-            told = [
+            needs = [
                 f"{needed.what} ({', '.join(lost)}). Where to get it: {needed.source}. Licence: {needed.licence}."
                 for needed, lost in missing.items()
             ]
-            raise DataError(f"What this lab needs {where}: {' '.join(told)}{way_out}", "DATA_LAB")
+            raise DataError(f"What this lab needs {where}: {' '.join(needs)}{way_out}", "DATA_LAB")
         if data is None and any("{data}" in word for step in self.steps(quick) for word in step.words(quick)):
             raise DataError("This lab reads files below --data DIR, which is not given.", "DATA_LAB")
 

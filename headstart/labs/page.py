@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headstart.errors import ModelError
-from headstart.labs.results import shown, spread
+from headstart.labs.results import Results, shown, spread
 from headstart.regular_file import read_regular
 from headstart.runs.disk import write_file
 from headstart.study.report import environment
@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 MOST_BYTES = 20 << 20  # of one picture
 
 
-def write_page(results: Mapping[str, Any], out: Path, sheet: bool = False) -> Path:
+def write_page(results: Results, out: Path, sheet: bool = False) -> Path:
     """report.html; or sheet.html, the same with room where the answers stand."""
+    from jinja2 import ChoiceLoader, PackageLoader
+
     made = environment()
+    assert made.loader is not None, "a study's templates, for its style and tables"
+    made.loader = ChoiceLoader([PackageLoader("headstart", "labs"), made.loader])
     made.filters |= {"shown": shown, "spread": spread}
     pictures = [(embedded(out, picture), picture["caption"]) for picture in results["pictures"]]
-    page = made.get_template("lab.html.j2").render(results=results, pictures=pictures, sheet=sheet)
+    page = made.get_template("page.html.j2").render(results=results, pictures=pictures, sheet=sheet)
     file = out / ("sheet.html" if sheet else "report.html")
     write_file(file, page.encode(errors="backslashreplace"))
     return file

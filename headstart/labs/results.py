@@ -1,6 +1,6 @@
 """What a lab measured: figures beside those of the reference, tables and answers, picked from the JSON of its steps. No torch.
 
-What cannot be found is told in its place, so that one missing number does not cost the page.
+What cannot be found is reported in its place, so that one missing number does not cost the page.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any
+from typing import Any, TypedDict
 
 from headstart.errors import ModelError
-from headstart.labs.folder import read_answer, read_facts, read_step
+from headstart.labs.folder import Facts, FigureResult, StepResult, Summary, read_answer, read_facts, read_step
 from headstart.labs.lab import Answer, Figure, Lab, Place, Table
 from headstart.quantities import duration
 from headstart.runs.disk import write_file
@@ -29,7 +29,40 @@ class NotFound(Exception):
     """Nothing stands at a place; the message says which part of the path is missing."""
 
 
-def gather_lab(name: str, lab: Lab, out: Path) -> dict[str, Any]:
+class TableResult(TypedDict):
+    caption: str
+    header: list[str]
+    rows: list[list[Any]]
+    missing: list[str]  # columns that were not found, and why
+
+
+class AnswerResult(TypedDict):
+    question: str
+    text: str
+
+
+class Score(TypedDict):
+    """How many figures can be compared with the reference, and how they stand to it."""
+
+    compared: int
+    better: int
+    equal: int
+    alike: int
+    worse: int
+
+
+class Results(Summary):
+    """results.json"""
+
+    rows: dict[str, str]
+    data: list[dict[str, Any]]  # [[data]] of the lab's file
+    tables: list[TableResult]
+    pictures: list[dict[str, str]]  # [[picture]] of the lab's file
+    answers: list[AnswerResult]
+    score: Score
+
+
+def gather(name: str, lab: Lab, out: Path) -> Results:
     """results.json of a lab whose steps are done, also written."""
     facts = read_facts(out)
     run = lab.steps(facts["quick"])
@@ -42,7 +75,8 @@ def gather_lab(name: str, lab: Lab, out: Path) -> dict[str, Any]:
             raise NotFound(f"--quick leaves the step '{step}' out")
         return pick(answers[step], path)
 
-    results = {
+    figures = [_figure(figure, find, facts["quick"]) for figure in lab.figure]
+    results: Results = {
         **facts,
         "lab": name,
         "title": lab.title,
@@ -51,13 +85,13 @@ def gather_lab(name: str, lab: Lab, out: Path) -> dict[str, Any]:
         "rows": lab.rows,
         "data": [needed.model_dump() for needed in lab.data],
         "steps": steps,
-        "figures": [_figure(figure, find, facts["quick"]) for figure in lab.figure],
+        "figures": figures,
         "tables": [_table(table, find) for table in lab.table],
         "pictures": [picture.model_dump() for picture in lab.picture],
         "answers": [_answer(answer, find) for answer in lab.answer],
+        "seconds": round(sum(step["seconds"] for step in steps), 1),
+        "score": _score(figures),
     }
-    results["seconds"] = round(sum(step["seconds"] for step in results["steps"]), 1)
-    results["score"] = _score(results["figures"])
     write_file(out / "results.json", to_json(results, indent=1).encode(errors="backslashreplace"))
     return results
 
@@ -73,65 +107,81 @@ def pick(found: Any, path: str) -> Any:
     [0.7, 0.8]
     """
     for match in _STEP.finditer(path):
-        name, inside = match.groups()
-        if inside == "*":
-            if not isinstance(found, (dict, list)):
-                raise NotFound("[*] is of a list or a table, and this is neither")
-            return [pick(each, path[match.end() :]) for each in (found.values() if isinstance(found, dict) else found)]
-        found = _one(found, name, inside, match.group())
+        name, selector = match.groups()
+        if selector == "*":
+            return [pick(each, path[match.end() :]) for each in _entries(found)]
+        found = _selected(found, selector) if name is None else _named(found, name)
     return found
 
 
-def _one(found: Any, name: str | None, inside: str | None, shown: str) -> Any:
-    if name is not None:
-        if isinstance(found, Mapping) and name in found:
-            return found[name]
-        raise NotFound(
-            f"'{name}' is not there" + (f" ({', '.join(list(found)[:20])})" if isinstance(found, dict) else "")
-        )
-    assert inside is not None
-    if re.fullmatch(r"-?\d+", inside):
-        if isinstance(found, list) and -len(found) <= int(inside) < len(found):
-            return found[int(inside)]
-        raise NotFound(f"{shown} is not there")
-    if inside in EXTREMES and isinstance(found, list) and any(map(is_number, found)):
-        return EXTREMES[inside](value for value in found if is_number(value))
-    pairs = [pair.partition("=") for pair in inside.split(",")]
-    wanted = {key: value for key, _, value in pairs} if all(mark for _, mark, _ in pairs) else {}
-    for entry in found if isinstance(found, list) and wanted else ():
-        if isinstance(entry, Mapping) and all(str(entry.get(key)) == value for key, value in wanted.items()):
-            return entry
-    raise NotFound(f"{shown} is not there")
+def _entries(found: Any) -> Iterable[Any]:
+    if not isinstance(found, (dict, list)):
+        raise NotFound("[*] is of a list or a table, and this is neither")
+    return found.values() if isinstance(found, dict) else found
 
 
-def _figure(figure: Figure, find: Find, quick: bool) -> dict[str, Any]:
-    told: dict[str, Any] = {**figure.model_dump(include={"row", "what", "reference", "better", "substitute"})}
-    told |= {"step": figure.value.partition(": ")[0], "ours": None, "sd": None, "interval": None, "seeds": None}
+def _named(found: Any, name: str) -> Any:
+    if isinstance(found, dict) and name in found:
+        return found[name]
+    known = f" ({', '.join(list(found)[:20])})" if isinstance(found, dict) else ""
+    raise NotFound(f"'{name}' is not there{known}")
+
+
+def _selected(found: Any, selector: str) -> Any:
+    """An entry of a list by its index or by its values, or the largest or smallest of its numbers."""
+    entries = found if isinstance(found, list) else []
+    if re.fullmatch(r"-?\d+", selector):
+        chosen = entries[int(selector) :][:1] if -len(entries) <= int(selector) else []
+    elif selector in EXTREMES:
+        numbers = [value for value in entries if is_number(value)]
+        chosen = [EXTREMES[selector](numbers)] if numbers else []
+    else:
+        wanted = [pair.partition("=") for pair in selector.split(",")]
+        chosen = [
+            entry
+            for entry in entries
+            if isinstance(entry, dict) and all(mark and str(entry.get(key)) == value for key, mark, value in wanted)
+        ]
+    if not chosen:
+        raise NotFound(f"[{selector}] is not there")
+    return chosen[0]
+
+
+def _figure(figure: Figure, find: Find, quick: bool) -> FigureResult:
+    interval = _found(find, figure.interval, None)
+    is_interval = isinstance(interval, list) and len(interval) == 2 and all(map(is_number, interval))
+    found: FigureResult = {
+        "row": figure.row,
+        "what": figure.what,
+        "reference": figure.reference,
+        "better": figure.better,
+        "substitute": figure.substitute,
+        "step": figure.value.partition(": ")[0],
+        "ours": None,
+        "sd": None,
+        "interval": interval if is_interval else None,
+        "seeds": None,
+        "comparison": "",
+    }
     try:
         ours = find(figure.value)
         if isinstance(ours, list) and ours and all(map(is_number, ours)):
-            told |= {"sd": stdev(ours) if len(ours) > 1 else None, "seeds": len(ours)}
+            found["sd"], found["seeds"] = stdev(ours) if len(ours) > 1 else None, len(ours)
             ours = mean(ours)
-        told["ours"] = ", ".join(map(str, ours)) if isinstance(ours, list) else ours
+        found["ours"] = ", ".join(map(str, ours)) if isinstance(ours, list) else ours
     except NotFound as missing:
-        told["missing"] = f"{figure.value}: {missing}"
-    told |= _found(find, {"interval": figure.interval, "seeds": figure.seeds})
-    between = told["interval"]
-    if not (isinstance(between, list) and len(between) == 2 and all(map(is_number, between))):
-        told["interval"] = None
-    told["comparison"] = _comparison(told, "equal" if figure.better == "equal" else "" if quick else figure.better)
-    return told
-
-
-def _found(find: Find, places: Mapping[str, Place]) -> dict[str, Any]:
-    """What stands at those of the places that are there."""
-    found: dict[str, Any] = {}
-    for name, place in places.items():
-        try:
-            found |= {name: find(place)} if place else {}
-        except NotFound:
-            continue
+        found["missing"] = f"{figure.value}: {missing}"
+    found["seeds"] = _found(find, figure.seeds, found["seeds"])
+    found["comparison"] = _comparison(found, "equal" if figure.better == "equal" else "" if quick else figure.better)
     return found
+
+
+def _found(find: Find, place: Place, default: Any) -> Any:
+    """What stands at a place, or `default` where nothing does."""
+    try:
+        return find(place) if place else default
+    except NotFound:
+        return default
 
 
 def _comparison(figure: Mapping[str, Any], better: str) -> str:
@@ -159,13 +209,18 @@ def _comparison(figure: Mapping[str, Any], better: str) -> str:
     return "better" if (ours > reference) == (better == "higher") else "worse"
 
 
-def _score(figures: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """How many figures can be compared with the reference, and how they stand to it."""
-    told = Counter(figure["comparison"] for figure in figures if figure["comparison"])
-    return {"compared": told.total(), **{word: told[word] for word in ("better", "equal", "alike", "worse")}}
+def _score(figures: Sequence[FigureResult]) -> Score:
+    counts = Counter(figure["comparison"] for figure in figures if figure["comparison"])
+    return {
+        "compared": counts.total(),
+        "better": counts["better"],
+        "equal": counts["equal"],
+        "alike": counts["alike"],
+        "worse": counts["worse"],
+    }
 
 
-def _table(table: Table, find: Find) -> dict[str, Any]:
+def _table(table: Table, find: Find) -> TableResult:
     columns, missing = {}, []
     for name, place in table.columns.items():
         try:
@@ -193,7 +248,7 @@ def means(lists: Iterable[Sequence[Any]]) -> list[float | None]:
     return [mean(values) if values else None for values in places]
 
 
-def _answer(answer: Answer, find: Find) -> dict[str, Any]:
+def _answer(answer: Answer, find: Find) -> AnswerResult:
     try:
         values = {name: _for_text(find(place)) for name, place in answer.values.items()}
         text = answer.text.format_map(values)
@@ -217,7 +272,7 @@ def _verdict(find: Find, place: Place, one_of_several: bool) -> str:
         return ""
 
 
-def _step(lab: Lab, out: Path, facts: Mapping[str, Any], name: str, shows: str) -> dict[str, Any]:
+def _step(lab: Lab, out: Path, facts: Facts, name: str, shows: str) -> StepResult:
     record = read_step(out, name)
     if record is None or record["exit"]:
         raise ModelError(
@@ -251,14 +306,14 @@ def shown(value: Any) -> str:
     return str(value)
 
 
-def spread(figure: Mapping[str, Any]) -> str:
+def spread(figure: FigureResult) -> str:
     """The uncertainty of a figure: its interval, else its deviation over seeds."""
     if figure["interval"]:
         return "{} to {}".format(*map(shown, figure["interval"]))
     return f"± {shown(figure['sd'])}" if figure["sd"] is not None else ""
 
 
-def markdown(labs: Sequence[Mapping[str, Any]]) -> str:
+def markdown(labs: Sequence[Summary]) -> str:
     """The figures of several labs as a page of Markdown."""
     parts = [
         "# Results\n\nMade by `make labs`, never by hand: the figures of the reference reports beside ours, lab by lab. "
@@ -280,7 +335,7 @@ def markdown(labs: Sequence[Mapping[str, Any]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _markdown_table(figures: Sequence[Mapping[str, Any]]) -> str:
+def _markdown_table(figures: Sequence[FigureResult]) -> str:
     lines = [
         "| | what | reference | ours | interval, or deviation | seeds | | step | stands in |",
         "|---|---|---|---|---|---|---|---|---|",

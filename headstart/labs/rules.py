@@ -157,7 +157,7 @@ def check_command(words: list[str]) -> Words:
         elif word not in verb.switch.split():
             raise ValueError(f"a lab may not use {shortened(flag)} with {name}.{did_you_mean(flag, kinds)}")
     if "--out" in kinds and not any(flag == "--out" for _, flag, _ in found):
-        raise ValueError(f"a lab has to say where {name} writes: --out, below {{out}}")
+        raise ValueError(f"{name} in a lab needs --out, below {{out}}")
     return tuple(found)
 
 

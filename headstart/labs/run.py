@@ -3,10 +3,10 @@
     <out>/
       lab.json               which lab, and how it is run
       steps/<name>/
-        log.txt              what the command told while it ran
+        log.txt              stderr of the command
         result.json          its answer
         step.json            its words, exit code and seconds; exit code 0 = done
-      results.json  report.html   made of these (lab_results.py, lab_page.py)
+      results.json  report.html   made of these (results.py, page.py)
 
 A step that is done is not run again, so an interrupted lab goes on where it stopped. A step ends with the lab that started
 it, and Python files that lie beside a lab are not among the modules that it finds.
@@ -60,7 +60,7 @@ def run_steps(name: str, lab: Lab, out: Path, data: Path | None, quick: bool, wa
             facts = {"lab": name, "quick": quick, "data_dir": str(data or ""), "environment": environment()}
             write_file(out / "lab.json", to_json(facts, indent=1).encode())
         steps = lab.steps(quick)
-        left = [step for step in steps if done.get(step.name, {}).get("exit") != 0]
+        left = [step for step in steps if step.name not in done or done[step.name]["exit"]]
         first = len(steps) - len(left)
         if first and left:
             watch.note(f"{first} of {len(steps)} steps were done before.")
@@ -68,7 +68,8 @@ def run_steps(name: str, lab: Lab, out: Path, data: Path | None, quick: bool, wa
             for n, step in enumerate(left, start=first):
                 watch.note(f"step {n + 1} of {len(steps)}, {step.name}: {step.shows}")
                 watch.reach(n, step.name)
-                _execute(folders, step.name, commands[step.name], done.get(step.name, {}).get("seconds", 0.0))
+                before = done[step.name]["seconds"] if step.name in done else 0.0
+                _execute(folders, step.name, commands[step.name], before)
 
 
 def _refuse_another(out: Path, name: str, quick: bool) -> None:
@@ -93,7 +94,7 @@ def _execute(folders: Folders, step: str, words: list[str], seconds_before: floa
     log = folder / "log.txt"
     if log.exists() and not log.is_file():
         raise ModelError(f"{log} is damaged (not a regular file). {RUN_AGAIN.format(folder=folder)}.", "LAB_DAMAGED")
-    before = log.stat().st_size if log.exists() else 0  # what an earlier try told
+    before = log.stat().st_size if log.exists() else 0  # of an earlier try
     began = time.monotonic()
     exit_code, answer = _run([*words, *_going_on(words), "--json"], log, folders.home)
     if exit_code == 0:
@@ -111,10 +112,10 @@ def _run(words: list[str], log: Path, home: Path) -> tuple[int, bytes]:
     """Exit code and stdout of a headstart command; its stderr is added to `log`."""
     argv = [sys.executable, "-m", "headstart", *words]
     none, pipe = subprocess.DEVNULL, subprocess.PIPE
-    with attempt(log, lambda: log.open("ab")) as told:
+    with attempt(log, lambda: log.open("ab")) as stderr:
         # In a session of its own: Ctrl-C reaches it through us, once, and not also from the terminal.
         process = subprocess.Popen(
-            argv, stdin=none, stdout=pipe, stderr=told, start_new_session=True, cwd=home, env=_environment()
+            argv, stdin=none, stdout=pipe, stderr=stderr, start_new_session=True, cwd=home, env=_environment()
         )
         try:
             with _passing_signals_on(process):
@@ -153,9 +154,9 @@ def _passing_signals_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _last_error(told: str) -> tuple[str, str]:
+def _last_error(output: str) -> tuple[str, str]:
     """Code and sentence of the error that a command ended with."""
-    for line in reversed(told.splitlines()):
+    for line in reversed(output.splitlines()):
         if line.startswith('{"error": ') and line.endswith("}}"):  # a kill can cut it short
             error = json.loads(line)["error"]
             return error["code"], error["message"]

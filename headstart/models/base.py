@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from torch import Tensor, nn
 
@@ -99,10 +99,17 @@ def freeze(base: Base, scope: str) -> None:
             parameter.requires_grad = False
 
 
-def parameter_table(model: nn.Module) -> list[dict[str, Any]]:
-    """One row a module with parameters of its own: its count, the product behind it, and whether it learns."""
+class ModuleRow(TypedDict):
+    name: str
+    parameters: int
+    formula: str  # the product behind the count
+    trainable: bool
+
+
+def parameter_table(model: nn.Module) -> list[ModuleRow]:
+    """One row per module with parameters of its own: its count, the product behind it, and whether it learns."""
     seen: set[int] = set()
-    rows: list[dict[str, Any]] = []
+    rows: list[ModuleRow] = []
     for name, module in model.named_modules():
         own = list(module.parameters(recurse=False))
         fresh = [p for p in own if id(p) not in seen]

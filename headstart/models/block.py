@@ -47,16 +47,16 @@ class Attention(nn.Module):
         else:
             held, stop = cache.layers[layer], cache.length + new
             held[..., cache.length : stop, :] = qkv[1:]
-            q, (k, v) = qkv[0], held[..., :stop, :].unbind(0)
+            q, (k, v) = qkv[0], held[..., :stop, :].unbind(0)  # (B, H, T, K) and (B, H, S, K)
         weights = None
         if look:  # the same numbers the slow way, because the fused kernel keeps no weights
             scores = q @ k.transpose(-2, -1) / q.size(-1) ** 0.5  # (B, H, T, S)
             weights = scores.masked_fill(~attention_mask.tensor(*scores.shape[-2:]).to(x.device), -math.inf).softmax(-1)
-            y = weights @ v
+            y = weights @ v  # (B, H, T, K)
         else:
             drop = self.dropout if self.training else 0.0
             y = F.scaled_dot_product_attention(q, k, v, attention_mask.allowed, drop, is_causal=attention_mask.causal)
-        return self.out(y.transpose(1, 2).flatten(2)), weights
+        return self.out(y.transpose(1, 2).flatten(2)), weights  # (B, T, D)
 
 
 class Block(nn.Module):

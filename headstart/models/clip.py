@@ -2,7 +2,7 @@
 
 Only their computation is theirs, as in huggingface.py: configuration and weights are read by bases/matcher.py, as data.
 
-Shapes: B captions or pictures, T tokens, S pixels of a side, E width of the shared space.
+Shapes: B captions or images, T tokens, S pixels of a side, E width of the shared space.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headstart.models.huggingface import own_settings, transformers
 from headstart.schema import parse
 from headstart.shapes import PixelsConfig
 
-MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)  # of CLIP's own pictures
+MEAN, STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)  # of CLIP's own images
 _MARKS = {"bos_token_id", "eos_token_id", "pad_token_id"}  # where a caption is pooled depends on one of these
 
 
@@ -64,10 +64,10 @@ def clip_config(described: Mapping[str, Any], source: str) -> Any:
 
 
 def clip_pixels(described: Mapping[str, Any], side: int, source: str) -> PixelsConfig:
-    """How pictures are prepared, from a preprocessor_config.json; CLIP's own way where it says nothing."""
+    """How images are prepared, from a preprocessor_config.json; CLIP's own way where it says nothing."""
     try:
         if not described.get("do_resize", True) or not described.get("do_rescale", True):
-            raise ValueError("pictures must be resized, and their numbers divided by 255")
+            raise ValueError("images must be resized, and their numbers divided by 255")
         if round(1 / float(described.get("rescale_factor", 1 / 255)), 3) != 255:
             raise ValueError("rescale_factor must be 1 / 255")
         size, crop = described.get("size", side), described.get("crop_size", side)
@@ -85,8 +85,8 @@ def clip_pixels(described: Mapping[str, Any], side: int, source: str) -> PixelsC
         }
         return parse(PixelsConfig, found, "its numbers")
     except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError, ConfigError) as error:
-        told = str(error).removesuffix(".")
-        raise ModelError(f"{source}: its way to prepare pictures is not understood ({told}).") from None
+        reason = str(error).removesuffix(".")
+        raise ModelError(f"{source}: its way to prepare images is not understood ({reason}).") from None
 
 
 def _square(size: Any) -> int:

@@ -58,14 +58,14 @@ def generate(
     `never` are tokens that are not chosen however probable: those that no text has, such as padding.
     """
     random = torch.Generator(prompt.device).manual_seed(how.seed)
-    barred = torch.tensor(list(never), dtype=torch.long, device=prompt.device)
+    suppressed = torch.tensor(list(never), dtype=torch.long, device=prompt.device)
     added = prompt
     for _ in range(tokens):
         with torch.inference_mode():
             logits = step(added)  # (1, V)
             probabilities = logits.softmax(-1)
-            open_ = logits.index_fill(1, barred, -torch.inf)
-            added = open_.argmax(-1, keepdim=True) if how.temperature == 0 else _sample(open_, how, random)
+            allowed = logits.index_fill(1, suppressed, -torch.inf)
+            added = allowed.argmax(-1, keepdim=True) if how.temperature == 0 else _sample(allowed, how, random)
             probability = probabilities.gather(1, added)
             best = probabilities[0].topk(min(top, probabilities.size(1))) if top else None
         ranked = list(zip(best.indices.tolist(), best.values.tolist(), strict=True)) if best else []
@@ -90,47 +90,47 @@ def search(
     """The `beams` best continuations of each (B, T) row of `start`, of `tokens` tokens at most, best first.
 
     One beam is greedy. A text is done when it has `beams` finished continuations of which even the worst is better
-    than what the best unfinished one is worth now.
+    than the present score of the best unfinished one.
     """
     found: list[list[Hypothesis]] = [[] for _ in start]
-    texts = torch.arange(len(start), device=start.device)  # those at work
+    texts = torch.arange(len(start), device=start.device)  # those that are unfinished
     written = start.new_empty(len(start), 1, 0)  # (texts, beams, tokens so far)
     sums = torch.zeros(len(start), 1, device=start.device)  # log probabilities, (texts, beams)
-    logits = step(start)
+    logits = step(start)  # (texts * beams, V)
     for length in range(1, tokens + 1):
         vocab = logits.size(-1)
-        totals = (sums.unsqueeze(-1) + logits.view(*sums.shape, vocab).log_softmax(-1)).flatten(1)
+        totals = (sums.unsqueeze(-1) + logits.view(*sums.shape, vocab).log_softmax(-1)).flatten(1)  # (texts, beams * V)
         # At most one of a beam's continuations ends it, so of twice as many enough go on.
-        top = totals.topk(min(2 * beams, totals.size(1)))
+        top = totals.topk(min(2 * beams, totals.size(1)))  # (texts, 2 * beams)
         beam, token = top.indices // vocab, top.indices % vocab
         ends = token == end
         for i, rank in ends[:, :beams].nonzero().tolist():
             ids = written[i, beam[i, rank]].tolist()
             total = float(top.values[i, rank])
             found[int(texts[i])].append(Hypothesis(ids, total, total / length**length_penalty, True))
-        going = min(beams, sums.size(1) * (vocab - 1))
-        order = (ends.int() * totals.size(1) + torch.arange(ends.size(1), device=ends.device)).argsort(1)[:, :going]
+        alive = min(beams, sums.size(1) * (vocab - 1))
+        order = (ends.int() * totals.size(1) + torch.arange(ends.size(1), device=ends.device)).argsort(1)[:, :alive]
         beam, token, sums = (each.gather(1, order) for each in (beam, token, top.values))
         written = torch.cat([written.gather(1, beam.unsqueeze(-1).expand(-1, -1, length - 1)), token.unsqueeze(-1)], 2)
-        worth = (sums[:, 0] / length**length_penalty).tolist()
-        open_ = [i for i, text in enumerate(texts.tolist()) if not _settled(found[text], beams, worth[i])]
-        if not open_ or length == tokens:
+        scores = (sums[:, 0] / length**length_penalty).tolist()
+        unfinished = [i for i, text in enumerate(texts.tolist()) if not _settled(found[text], beams, scores[i])]
+        if not unfinished or length == tokens:
             break
-        at_work = torch.tensor(open_, device=start.device)
-        rows = at_work.unsqueeze(1) * (logits.size(0) // len(texts)) + beam[at_work]
-        texts, written, sums = texts[at_work], written[at_work], sums[at_work]
-        step.keep(rows.flatten())
-        logits = step(token[at_work].view(-1, 1))
-    for i in open_:
+        kept = torch.tensor(unfinished, device=start.device)
+        rows = kept.unsqueeze(1) * (logits.size(0) // len(texts)) + beam[kept]
+        texts, written, sums = texts[kept], written[kept], sums[kept]
+        step.keep(rows.flatten())  # (texts * beams,)
+        logits = step(token[kept].view(-1, 1))
+    for i in unfinished:
         for ids, total in zip(written[i].tolist(), sums[i].tolist(), strict=True):
             found[int(texts[i])].append(Hypothesis(ids, total, total / len(ids) ** length_penalty, False))
     possible = ([h for h in each if h.log_probability > -math.inf] for each in found)
     return [sorted(each, key=lambda h: (not h.finished, -h.score))[:beams] for each in possible]
 
 
-def _settled(found: list[Hypothesis], beams: int, worth: float) -> bool:
+def _settled(found: list[Hypothesis], beams: int, score: float) -> bool:
     best = sorted((h.score for h in found), reverse=True)[:beams]
-    return len(best) == beams and best[-1] >= worth
+    return len(best) == beams and best[-1] >= score
 
 
 class TranslationStep:

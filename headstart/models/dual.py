@@ -1,6 +1,6 @@
-"""Two towers and the space they share: a caption and a picture become two vectors that can be compared.
+"""Two towers and the space they share: a caption and an image become two vectors that can be compared.
 
-Shapes: B captions or pictures, T tokens, S pixels of a side, D width of a tower, E width of the shared space.
+Shapes: B captions or images, T tokens, S pixels of a side, D width of a tower, E width of the shared space.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from headstart.models.heads import Pooling
 from headstart.models.vision import Encoder
 from headstart.shapes import SpaceConfig
 
-SHARPEST = math.log(100)  # of the logarithm of the scale, as in CLIP (Radford et al., 2021)
+MAX_LOG_SCALE = math.log(100)  # the maximum of the log of the logit scale, as in CLIP (Radford et al., 2021)
 
 
 class Matcher(nn.Module, ABC):
-    """What can say how well a caption fits a picture: ours, or one made elsewhere."""
+    """What scores how well a caption fits an image: ours, or an external model."""
 
     @property
     @abstractmethod
@@ -39,7 +39,7 @@ class Matcher(nn.Module, ABC):
 
     @abstractmethod
     def see(self, pixels: Tensor) -> Tensor:
-        """What the image tower makes of pictures, the slow part: (B, 3, S, S) -> (B, D)"""
+        """What the image tower makes of images, the slow part: (B, 3, S, S) -> (B, D)"""
 
     @abstractmethod
     def embed_seen(self, seen: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ class Projection(nn.Module):
 
 
 class Space(nn.Module):
-    """The projections of both towers, and how sharply their cosines are told apart."""
+    """The projections of both towers, and the logit scale (inverse temperature) of their cosines."""
 
     def __init__(self, text: int, image: int, cfg: SpaceConfig) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Space(nn.Module):
 
     @property
     def scale(self) -> Tensor:
-        return self.log_scale.clamp(max=SHARPEST).exp()
+        return self.log_scale.clamp(max=MAX_LOG_SCALE).exp()
 
 
 class DualEncoder(Matcher):

@@ -18,7 +18,7 @@ from headstart.models.loss import chunked_cross_entropy
 from headstart.shapes import IGNORE, ModelConfig
 
 Pooling = Callable[[Tensor, Tensor], Tensor]
-SHARPNESS = 20.0  # of the choice among a teacher's vectors: cosines are small numbers
+LOGIT_SCALE = 20.0  # inverse temperature of the choice among a teacher's vectors: cosines are small numbers
 
 
 def every_token(hidden: Tensor, mask: Tensor) -> Tensor:
@@ -130,11 +130,11 @@ class VectorHead(Head):
 
     def loss(self, hidden: Tensor, target: Tensor) -> tuple[Tensor, float]:
         """Each vector near the teacher's of the same text, and nearer to it than to those of the other texts."""
-        said = self.logits(hidden)
+        vectors = self.logits(hidden)  # (B, W)
         chosen = F.cross_entropy(
-            SHARPNESS * said @ target.T, torch.arange(len(said), device=said.device), reduction="sum"
+            LOGIT_SCALE * vectors @ target.T, torch.arange(len(vectors), device=vectors.device), reduction="sum"
         )
-        return chosen + (1 - (said * target).sum(1)).sum(), float(len(said))
+        return chosen + (1 - (vectors * target).sum(1)).sum(), float(len(vectors))
 
 
 class Model(nn.Module):

@@ -136,7 +136,7 @@ class HuggingFaceBase(Base):
         return States(found.last_hidden_state)
 
     @property
-    def _no_cache(self) -> dict[str, Any]:
+    def _no_cache(self) -> dict[str, bool]:
         return {"use_cache": False} if self.causal else {}
 
     @contextmanager

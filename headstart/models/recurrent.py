@@ -37,7 +37,7 @@ class GRUCell(nn.Module):
 
     def forward(self, x: Tensor, h: Tensor) -> Tensor:
         """The next state (B, D) from an input (B, inputs) and the state before."""
-        x_r, x_z, x_n = self.of_input(x).chunk(3, dim=-1)
+        x_r, x_z, x_n = self.of_input(x).chunk(3, dim=-1)  # (B, D) each
         if self.reset_before:
             w_r, w_z, w_n = self.of_state.weight.chunk(3)
             b_r, b_z, b_n = self.of_state.bias.chunk(3)
@@ -70,10 +70,10 @@ class WrittenGRU(nn.Module):
                 new = cell(x[:, t], state)
                 state = new if mask is None else torch.where(mask[:, t, None], new, state)
                 states.append(state)
-            x = torch.stack(states, dim=1)
+            x = torch.stack(states, dim=1)  # (B, T, D)
             x = self.drop(x) if i + 1 < len(self.cells) else x
             last.append(state)
-        return x, torch.stack(last)
+        return x, torch.stack(last)  # (B, T, D), (L, B, D)
 
 
 class AdditiveAttention(nn.Module):
@@ -91,7 +91,7 @@ class AdditiveAttention(nn.Module):
     def forward(self, query: Tensor, prepared: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Contexts (B, T, D) and weights (B, T, S) from queries (B, T, D) and keys that went through `of_key`."""
         hidden = torch.relu(self.of_query(query).unsqueeze(2) + prepared.unsqueeze(1))  # (B, T, S, D)
-        scores = self.score(hidden).squeeze(-1)
+        scores = self.score(hidden).squeeze(-1)  # (B, T, S)
         weights = scores.masked_fill(~mask.unsqueeze(1), -math.inf).softmax(-1)
         return weights @ values, weights
 
@@ -112,14 +112,14 @@ class Recurrent(Seq2Seq):
         self.head = nn.Linear(cfg.hidden, cfg.target_vocab)
 
     def encode(self, ids: Tensor, mask: Tensor, look: Maps | None = None) -> State:
-        x = self.drop(self.source(ids))
+        x = self.drop(self.source(ids))  # (B, S, D)
         if isinstance(self.encoder, WrittenGRU):
             states, last = self.encoder(x, None, mask)
         else:
             packed = pack_padded_sequence(x, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
             out, last = self.encoder(packed)
             states, _ = pad_packed_sequence(out, batch_first=True, total_length=ids.size(1))
-        state = {name: self._both_ways(h) for name, h in zip(MEMORY, _tuple(last), strict=False)}
+        state = {name: self._by_text(h) for name, h in zip(MEMORY, _tuple(last), strict=False)}
         if self.attention is not None:
             state |= {"values": self.drop(states), "mask": mask}
             state["keys"] = self.attention.of_key(state["values"])
@@ -140,10 +140,10 @@ class Recurrent(Seq2Seq):
             context, weights = self.attention(states, state["keys"], state["values"], state["mask"])
             states = torch.tanh(self.join(torch.cat([states, context], dim=-1)))
             if look is not None:
-                look.cross.append(weights.unsqueeze(1))
+                look.cross.append(weights.unsqueeze(1))  # (B, 1, T, S)
         return self.drop(states), behind
 
-    def _both_ways(self, h: Tensor) -> Tensor:
+    def _by_text(self, h: Tensor) -> Tensor:
         """The last states by text, (B, L, D); those of the two directions of a layer side by side."""
         if self.two_way:
             h = h.unflatten(0, (-1, 2)).transpose(1, 2).flatten(2)  # (2L, B, D/2) -> (L, B, D)

@@ -27,7 +27,7 @@ State = dict[str, Tensor]
 
 @dataclass
 class Maps:
-    """Attention weights, one tensor a layer, filled while a model looks."""
+    """Attention weights, one tensor per layer, filled while a model looks."""
 
     encoder: list[Tensor] = field(default_factory=list)  # (B, H, S, S)
     decoder: list[Tensor] = field(default_factory=list)  # (B, H, T, T)
@@ -83,7 +83,7 @@ class CrossAttention(nn.Module):
 
     def forward(self, x: Tensor, prepared: Tensor, mask: Tensor, look: bool) -> tuple[Tensor, Tensor | None]:
         q = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, T, K)
-        k, v = prepared.unbind(1)
+        k, v = prepared.unbind(1)  # (B, H, S, K)
         allowed, weights = mask[:, None, None, :], None
         if look:  # the same numbers the slow way, because the fused kernel keeps no weights
             scores = q @ k.transpose(-2, -1) / q.size(-1) ** 0.5  # (B, H, T, S)
@@ -91,7 +91,7 @@ class CrossAttention(nn.Module):
             y = weights @ v
         else:
             y = F.scaled_dot_product_attention(q, k, v, allowed, self.dropout if self.training else 0.0)
-        return self.out(y.transpose(1, 2).flatten(2)), weights
+        return self.out(y.transpose(1, 2).flatten(2)), weights  # (B, T, D)
 
 
 class DecoderBlock(Block):
@@ -123,7 +123,7 @@ class DecoderBlock(Block):
 
 
 class TransformerSeq2Seq(Seq2Seq):
-    """Attention alone reads and writes: a two-way encoder, and a decoder that sees what it has written.
+    """Attention alone reads and writes: a bidirectional encoder, and a decoder that sees what it has written.
 
     Without positions and with one head it is the attention-only model: its encoder takes the source for a bag of tokens.
     """
@@ -180,7 +180,7 @@ class TransformerSeq2Seq(Seq2Seq):
         self, ids: Tensor, state: State, cache: Cache | None, attention_mask: AttentionMask, look: Maps | None
     ) -> Tensor:
         first = cache.length if cache else 0
-        x = self.drop(self.target(ids) * self.scale + self.positions[first : first + ids.size(1)])
+        x = self.drop(self.target(ids) * self.scale + self.positions[first : first + ids.size(1)])  # (B, T, D)
         for i, block in enumerate(self.layers):
             assert isinstance(block, DecoderBlock)
             x = block.write(x, attention_mask, state[f"source.{i}"], state["mask"], cache, i, look)

@@ -76,7 +76,7 @@ class Transformer(Base):
 
     @property
     def position_codes(self) -> Tensor | None:
-        """What is added at each position, (context, D); None where positions are not told apart."""
+        """What is added at each position, (context, D); None where positions are not distinguished."""
         if self.positions is not None:
             return self.positions.weight
         return self.sinusoidal_positions if self.sinusoidal else None

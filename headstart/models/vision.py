@@ -1,6 +1,6 @@
-"""Image encoders: pixels in, one vector a picture out.
+"""Image encoders: pixels in, one vector per image out.
 
-Shapes: B pictures, C channels, S pixels of a side, D width, T patches.
+Shapes: B images, C channels, S pixels of a side, D width, T patches.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Encoder(nn.Module, ABC):
 class MobileNet(Encoder):
     """Inverted residuals in stages, without a classifier; the tensors have the names of torchvision's MobileNetV2.
 
-    TensorFlow pads the right and lower side more where a step of two leaves it the choice (`lopsided`); what was
+    TensorFlow pads the right and lower side more where a step of two leaves it the choice (`same_padding`); what was
     trained there must be computed so.
     """
 
-    def __init__(self, stages: Stages, norm_eps: float = 1e-5, lopsided: bool = False) -> None:
+    def __init__(self, stages: Stages, norm_eps: float = 1e-5, same_padding: bool = False) -> None:
         super().__init__()
-        how: dict[str, Any] = {"norm_eps": norm_eps, "lopsided": lopsided}
+        how: dict[str, Any] = {"norm_eps": norm_eps, "same_padding": same_padding}
         blocks: list[nn.Module] = [_convolution(3, 32, 3, stride=2, **how)]
         channels, self.width = 32, 1280
         for expansion, out, repeats, stride, kernel in stages:
@@ -59,7 +59,7 @@ class MobileNet(Encoder):
         super().train(mode)
         for module in self.modules():
             if isinstance(module, nn.BatchNorm2d):
-                module.eval()  # what it counted on a million pictures is better than what it would count on a batch
+                module.eval()  # what it counted on a million images is better than what it would count on a batch
         return self
 
 
@@ -81,8 +81,8 @@ class InvertedResidual(nn.Module):
         return x + self.conv(x) if self.added else self.conv(x)
 
 
-class LopsidedConvolution(nn.Conv2d):
-    """One with a step of two that pads as TensorFlow does: nothing more on the left and above than it must."""
+class SamePaddedConv2d(nn.Conv2d):
+    """A convolution of stride 2 with TensorFlow's SAME padding: the right and lower side get the odd pixel."""
 
     def forward(self, x: Tensor) -> Tensor:
         kernel = self.kernel_size[0]
@@ -117,18 +117,18 @@ def build_encoder(cfg: ImageConfig) -> Encoder:
         case "mobilenet-v2":
             return MobileNet(MOBILENET)
         case "efficientnet-lite0":
-            return MobileNet(EFFICIENTNET, norm_eps=1e-3, lopsided=True)
+            return MobileNet(EFFICIENTNET, norm_eps=1e-3, same_padding=True)
         case "transformer":
             return ImageTransformer(cfg.patches)
 
 
 def _convolution(
-    channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1, *, norm_eps: float, lopsided: bool
+    channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1, *, norm_eps: float, same_padding: bool
 ) -> nn.Sequential:
-    lopsided = lopsided and stride > 1
-    make = LopsidedConvolution if lopsided else nn.Conv2d
+    same_padding = same_padding and stride > 1
+    make = SamePaddedConv2d if same_padding else nn.Conv2d
     return nn.Sequential(
-        make(channels, out, kernel, stride, padding=0 if lopsided else kernel // 2, groups=groups, bias=False),
+        make(channels, out, kernel, stride, padding=0 if same_padding else kernel // 2, groups=groups, bias=False),
         nn.BatchNorm2d(out, eps=norm_eps),
         nn.ReLU6(inplace=True),
     )

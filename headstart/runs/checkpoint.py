@@ -16,7 +16,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -47,7 +47,7 @@ class Progress:
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid", strict=True)
 
     step: int = 0
-    best: dict[str, Any] | None = None  # scores of the best evaluation
+    best: Mapping[str, Any] | None = None  # scores of the best evaluation
     best_step: int = 0
     stale: int = 0  # evaluations since then
     tokens: int = 0

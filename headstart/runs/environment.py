@@ -7,17 +7,28 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
-from typing import Any
+from typing import Any, TypedDict
 
 from headstart.quantities import counted
 
 NAMED = ("headstart", "torch", "tokenizers", "numpy", "safetensors", "scikit-learn")
 
 
-def environment() -> dict[str, Any]:
+class Environment(TypedDict):
+    versions: dict[str, str]
+    platform: str
+    machine: str
+    git_commit: str | None  # of the folder that the user works in
+    command: list[str]
+    folder: str
+    started: str
+
+
+def environment() -> Environment:
     return {
         "versions": versions(),
         "platform": platform.platform(),
@@ -33,7 +44,7 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in NAMED}}
 
 
-def changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What two env.json differ in that decides the last bits of the weights: `threads 2 -> 1`."""
     pairs = {name: (before.get(name), now[name]) for name in ("threads", "device")}
     versions = before.get("versions", {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -13,6 +13,8 @@ from headstart.errors import ConfigError, ModelError, did_you_mean
 from headstart.runs import record_shapes as shapes
 from headstart.runs.record_shapes import Shape
 from headstart.schema import explain, read_toml
+
+C = TypeVar("C", bound=JobConfig)
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,9 @@ def parse_run_config(settings: Any, source: str) -> JobConfig:
         raise ConfigError(explain(error, [kind], source)) from None
 
 
-def must_be(config: JobConfig, name: str, path: object) -> None:
-    """Refuse a run of another kind than `name`, and name the command that makes the right one."""
-    if config.job != name:
-        wanted, found = KINDS[name], kind_of(config)
-        raise ModelError(f"{path} holds {found.noun}, not {wanted.noun}. Train one: headstart {wanted.verb}.")
+def must_be(config: JobConfig, kind: type[C], path: object) -> C:
+    """The settings of a run, if it is of the `kind` that is needed; otherwise what it is, and what makes the right one."""
+    if not isinstance(config, kind):
+        wanted = KINDS[kind.model_fields["job"].default]
+        raise ModelError(f"{path} holds {kind_of(config).noun}, not {wanted.noun}. Train one: headstart {wanted.verb}.")
+    return config

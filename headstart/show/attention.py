@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,26 @@ from headstart.show.view import View
 Weights = NDArray[np.float32]
 SHADES = ((0.75, "█"), (0.5, "▓"), (0.25, "▒"), (0.1, "░"), (-1.0, " "))
 WIDEST = 60  # tokens that a map may have in a terminal
-LABELLED = 40  # tokens that a map may have in a picture with their names beside it
+LABELLED = 40  # tokens that a map may have in a figure with their names beside it
+
+
+class AttentionData(TypedDict):
+    kind: str
+    sources: list[str]
+    targets: list[str]
+    weights: list[list[list[list[float]]]]  # (L, H, T, S)
+    mean: list[list[list[float]]]  # (L, T, S), over heads
+    rollout: NotRequired[list[list[list[float]]]]  # (L, T, S); self-attention only
+
+
+class AttentionPayload(TypedDict):
+    """Thousandths, as whole numbers."""
+
+    targets: list[str]
+    sources: list[str]
+    heads: list[list[list[list[int]]]]  # (L, H, T, S)
+    mean: list[list[list[int]]]  # (L, T, S)
+    rollout: NotRequired[list[list[list[int]]]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,7 +78,7 @@ class AttentionMaps(View):
 
     @property
     def drawn(self) -> list[str]:
-        """What a picture has of each layer: the heads first, as they are made; the mean of one head is that head."""
+        """What a figure has of each layer: the heads first, as they are made; the mean of one head is that head."""
         heads = [way for way in self.ways if way.isdigit()]
         return [*heads, *(way for way in self.ways if not way.isdigit() and (way != "mean" or len(heads) > 1))]
 
@@ -93,19 +112,20 @@ class AttentionMaps(View):
 
     def title(self, layer: int, way: str) -> str:
         heads = self.weights.shape[1]
-        told = {"mean": f"mean of {heads} heads" if heads > 1 else "one head", "rollout": "rollout from the input"}
-        return f"layer {layer} of {len(self.weights)}, {told.get(way, f'head {way}')}"
+        names = {"mean": f"mean of {heads} heads" if heads > 1 else "one head", "rollout": "rollout from the input"}
+        return f"layer {layer} of {len(self.weights)}, {names.get(way, f'head {way}')}"
 
-    def data(self) -> dict[str, Any]:
-        rollout = {} if self.cross else {"rollout": _rounded(self.rollout())}
-        return {
+    def data(self) -> AttentionData:
+        found: AttentionData = {
             "kind": self.kind,
             "sources": list(self.sources),
             "targets": list(self.targets),
             "weights": _rounded(self.weights),
             "mean": _rounded(self.weights.mean(1)),
-            **rollout,
         }
+        if not self.cross:
+            found["rollout"] = _rounded(self.rollout())
+        return found
 
     def __str__(self) -> str:
         title = f"{self.kind}, {self.title(self.first, self.head)}"
@@ -131,16 +151,17 @@ class AttentionMaps(View):
             return "·"
         return next(shade for least, shade in SHADES if weight >= least)
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> AttentionPayload:
         """Thousandths: a page of a long text stays small."""
-        rollout = {} if self.cross else {"rollout": _thousandths(self.rollout())}
-        return {
+        found: AttentionPayload = {
             "targets": [label(token) for token in self.targets],
             "sources": [label(token) for token in self.sources],
             "heads": [[_thousandths(head) for head in layer] for layer in self.weights],
             "mean": [_thousandths(layer.mean(0)) for layer in self.weights],
-            **rollout,
         }
+        if not self.cross:
+            found["rollout"] = _thousandths(self.rollout())
+        return found
 
     @property
     def alt(self) -> str:
@@ -184,8 +205,8 @@ class AttentionMaps(View):
                 row[0].tick_params(axis="y", labelsize=5.5, length=0)
 
 
-def square(tokens: int) -> NDArray[np.bool_]:
-    """The square mask: position t sees only positions up to t."""
+def causal_mask(tokens: int) -> NDArray[np.bool_]:
+    """The causal (square) mask: position t sees only positions up to t."""
     return np.tri(tokens, dtype=np.bool_)
 
 

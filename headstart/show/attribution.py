@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from headstart.show.picture import COLORS, INK, brief
 from headstart.show.table import label as visible
@@ -14,6 +14,38 @@ from headstart.show.view import View
 
 BAR = 12  # characters of the longest bar in a terminal
 STRONGEST = 8  # tokens shown for a label, and as many against it
+
+
+class TokenAttributionData(TypedDict):
+    token: str
+    evidence: float
+    occlusion: float
+
+
+class AttributionData(TypedDict):
+    label: str
+    log_odds: float
+    baseline: str
+    difference: float
+    gap: float
+    steps: int
+    complete: bool
+    agreement: float | None
+    tokens: list[TokenAttributionData]
+
+
+class TokenEvidenceData(TypedDict):
+    token: str
+    mean: float
+    places: int
+
+
+class ClassEvidenceData(TypedDict):
+    texts: int
+    widest_gap: float
+    steps: int
+    incomplete: int
+    tokens: list[TokenEvidenceData]
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,7 +83,7 @@ class Attribution(View):
             f"{'' if self.complete else ' (too large to be relied on)'}{agreement}"
         )
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> AttributionData:
         return {
             "label": self.label,
             "log_odds": self.log_odds,
@@ -83,8 +115,8 @@ class Attribution(View):
     @property
     def alt(self) -> str:
         ranked = sorted(zip(self.evidence, self.tokens, strict=True), reverse=True)
-        told = ", ".join(f"{visible(t)} {e:+.2f}" for e, t in ranked[:3])
-        return f"Evidence of each token for {self.label}; the strongest: {told}."
+        best = ", ".join(f"{visible(t)} {e:+.2f}" for e, t in ranked[:3])
+        return f"Evidence of each token for {self.label}; the strongest: {best}."
 
     @property
     def size(self) -> tuple[float, float]:
@@ -132,7 +164,7 @@ class ClassEvidence:
     def summary(self) -> str:
         beyond = f" (too large in {self.incomplete} of them)" if self.incomplete else ""
         return (
-            f"mean evidence for '{self.label}' in {self.texts} texts that have this label, log-odds a token; widest gap "
+            f"mean evidence for '{self.label}' in {self.texts} texts that have this label, log-odds per token; widest gap "
             f"{self.widest_gap:.4f}{beyond}, {self.steps} steps at most"
         )
 
@@ -145,7 +177,7 @@ class ClassAttribution(View):
 
     classes: Sequence[ClassEvidence]
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> dict[str, ClassEvidenceData]:
         return {
             found.label: {
                 "texts": found.texts,

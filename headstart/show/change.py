@@ -4,11 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from headstart.show.picture import COLORS, brief
 from headstart.show.table import label, table
-from headstart.show.view import View
+from headstart.show.view import Guess, View
+
+
+class LayerChangeData(TypedDict):
+    name: str
+    weights: float
+    similarity: float | None
+    attention: float | None
+
+
+class TokenChangeData(TypedDict):
+    token: str
+    before: Guess
+    after: Guess
+    divergence: float
+
+
+class ChangeData(TypedDict):
+    before: str
+    after: str
+    texts: int
+    places: int
+    layers: list[LayerChangeData]
+    tokens: list[TokenChangeData]
 
 
 @dataclass(frozen=True)
@@ -53,7 +76,7 @@ class Change(View):
         moved = ", ".join(self.moved) or "nothing"
         return f"from {self.before} to {self.after}: {moved} moved; similarity over {self.places} tokens of {self.texts} texts"
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> ChangeData:
         return {
             "before": self.before,
             "after": self.after,
@@ -83,10 +106,10 @@ class Change(View):
         return [[label(c.token), _guess(c.before), _guess(c.after), f"{c.divergence:.3f}"] for c in self.tokens]
 
     def __str__(self) -> str:
-        told = f"{self.summary}\n\n{table(LAYER_HEADER, self.layer_rows, right=(1, 2, 3))}"
+        text = f"{self.summary}\n\n{table(LAYER_HEADER, self.layer_rows, right=(1, 2, 3))}"
         if not self.tokens:
-            return told
-        return f"{told}\n\n{table(TOKEN_HEADER, self.token_rows, right=(3,))}"
+            return text
+        return f"{text}\n\n{table(TOKEN_HEADER, self.token_rows, right=(3,))}"
 
     @property
     def layer_header(self) -> list[str]:
@@ -98,8 +121,8 @@ class Change(View):
 
     @property
     def alt(self) -> str:
-        told = ", ".join(f"{c.name} {100 * c.weights:.1f} %" for c in self.layers)
-        return f"How far each layer moved: {told}."
+        moved = ", ".join(f"{c.name} {100 * c.weights:.1f} %" for c in self.layers)
+        return f"How far each layer moved: {moved}."
 
     @property
     def size(self) -> tuple[float, float]:

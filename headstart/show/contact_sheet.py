@@ -1,4 +1,4 @@
-"""The pictures that were found for a caption, side by side; and what each word of a caption did."""
+"""The images that were found for a caption, side by side; and what each word of a caption did."""
 
 from __future__ import annotations
 
@@ -6,28 +6,63 @@ import base64
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from headstart.show.picture import COLORS, brief
 from headstart.show.table import table
 from headstart.show.view import View
 from headstart.text.visible import shown
 
-COLUMNS = 5  # pictures beside each other
-LABEL = 26  # characters of a line below a picture
+COLUMNS = 5  # images beside each other
+LABEL = 26  # characters of a line below an image
+
+
+class FoundData(TypedDict):
+    file: str
+    score: float
+    rank: int
+    own_caption: str
+
+
+class SheetData(TypedDict):
+    caption: str
+    images: int
+    found: list[FoundData]
+
+
+class WordData(TypedDict):
+    word: str
+    added: bool
+    helps: float
+    rank_without: int
+
+
+class AskedData(TypedDict):
+    caption: str
+    rank: int
+    score: float
+    best: str
+    words: list[WordData]
+    found: NotRequired[list[FoundData]]  # the images of this caption, which the command line adds
+
+
+class EditsData(TypedDict):
+    target: str
+    images: int
+    captions: list[AskedData]
 
 
 @dataclass(frozen=True)
 class Found:
-    """One picture and how well it fits the caption."""
+    """One image and how well it fits the caption."""
 
     file: str
     score: float  # cosine
     rank: int
-    own_caption: str  # what pairs.csv says of it, if anything
+    own_caption: str  # from pairs.csv, if there is one
     thumbnail: bytes  # a small PNG
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> FoundData:
         return {"file": self.file, "score": self.score, "rank": self.rank, "own_caption": self.own_caption}
 
     @property
@@ -42,10 +77,10 @@ class ContactSheet(View):
 
     caption: str
     found: tuple[Found, ...]  # best first
-    of: int  # pictures that were looked through
+    of: int  # images that were looked through
     target: str = ""  # a file that is marked
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> SheetData:
         return {"caption": self.caption, "images": self.of, "found": [each.data() for each in self.found]}
 
     @property
@@ -67,8 +102,8 @@ class ContactSheet(View):
 
     @property
     def alt(self) -> str:
-        told = ", ".join(f"{each.own_caption or each.file} {each.score:.2f}" for each in self.found)
-        return f"The best of {self.of:,} images for '{self.caption}': {told}."
+        best = ", ".join(f"{each.own_caption or each.file} {each.score:.2f}" for each in self.found)
+        return f"The best of {self.of:,} images for '{self.caption}': {best}."
 
     @property
     def size(self) -> tuple[float, float]:
@@ -107,13 +142,13 @@ class Word:
 
     word: str
     added: bool  # whether the caption before had it not
-    helps: float  # how much lower the score of the wanted picture is without it
+    helps: float  # how much lower the score of the wanted image is without it
     rank_without: int
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A caption and where the wanted picture came out."""
+    """A caption and where the wanted image came out."""
 
     caption: str
     rank: int
@@ -127,22 +162,31 @@ class CaptionEdits(View):
     name = "caption_edits"
 
     target: str
-    of: int  # pictures
+    of: int  # images
     asked: tuple[Asked, ...]
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> EditsData:
         return {
             "target": self.target,
             "images": self.of,
             "captions": [
-                {"caption": a.caption, "rank": a.rank, "score": a.score, "best": a.best, "words": [vars(w) for w in a.words]}
+                {
+                    "caption": a.caption,
+                    "rank": a.rank,
+                    "score": a.score,
+                    "best": a.best,
+                    "words": [
+                        {"word": w.word, "added": w.added, "helps": w.helps, "rank_without": w.rank_without}
+                        for w in a.words
+                    ],
+                }
                 for a in self.asked
             ],
-        }  # fmt: skip
+        }
 
     @property
     def summary(self) -> str:
-        """How the edits moved the wanted picture."""
+        """How the edits moved the wanted image."""
         way = " → ".join(f"{a.rank:,}" for a in self.asked)
         return f"{self.target}: rank {way} of {self.of:,}"
 
@@ -152,9 +196,9 @@ class CaptionEdits(View):
     def __str__(self) -> str:
         parts = [self.summary]
         for a in self.asked:
-            told = f"{a.caption}\nrank {a.rank:,} of {self.of:,}, score {a.score:.4f}; first: {a.best}"
+            heading = f"{a.caption}\nrank {a.rank:,} of {self.of:,}, score {a.score:.4f}; first: {a.best}"
             header = ["left out", "score it gave", "rank without it"]
-            parts.append(f"{told}\n{table(header, self.rows(a), right=(1, 2))}")
+            parts.append(f"{heading}\n{table(header, self.rows(a), right=(1, 2))}")
         return "\n\n".join(parts)
 
     @property

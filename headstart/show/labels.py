@@ -1,4 +1,4 @@
-"""What a classifier says of a text."""
+"""The probability of each label for a text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class LabelProbabilities(View):
 
     probabilities: Mapping[str, float]  # most probable first
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> dict[str, float]:
         return dict(self.probabilities)
 
     def __str__(self) -> str:

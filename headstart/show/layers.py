@@ -1,14 +1,38 @@
-"""Layer by layer: what a language model would say if it ended early, and what a linear probe can tell from each layer."""
+"""Layer by layer: what a language model would predict if it ended early, and what a linear probe reads from each layer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from headstart.show.picture import COLORS, INK, brief
 from headstart.show.table import label, table
-from headstart.show.view import View
+from headstart.show.view import Guess, View
+
+
+class LensLayer(TypedDict):
+    layer: str
+    top: list[Guess]  # the most probable next token after each token
+    right: list[float | None]  # the probability of the token that does follow
+
+
+class LensData(TypedDict):
+    tokens: list[str]
+    layers: list[LensLayer]
+
+
+class ProbeData(TypedDict):
+    layer: str
+    accuracy: float
+    interval: list[float]
+
+
+class ProbesData(TypedDict):
+    rows: int
+    folds: int
+    commonest: float  # the share of the majority class
+    layers: list[ProbeData]
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,7 +52,7 @@ class LogitLens(View):
     def layers(self) -> list[str]:
         return ["embedding", *(f"layer {n}" for n in range(1, len(self.guesses)))]
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> LensData:
         return {
             "tokens": list(self.tokens),
             "layers": [
@@ -43,7 +67,7 @@ class LogitLens(View):
 
     @property
     def summary(self) -> str:
-        return "logit lens: what the model would say next if it ended at each layer"
+        return "logit lens: what the model would predict next if it ended at each layer"
 
     def __str__(self) -> str:
         rows = [
@@ -95,16 +119,16 @@ class LayerProbes(View):
     probes: Sequence[Probe]
     rows: int  # all of them held out once, in folds
     folds: int
-    commonest: float  # the share of the commonest label
+    commonest: float  # the share of the majority class
 
     @property
     def summary(self) -> str:
         return (
-            f"linear probes: accuracy on {self.rows} rows, each held out once in {self.folds} folds; always saying the "
-            f"commonest label {self.commonest:.4f}"
+            f"linear probes: accuracy on {self.rows} rows, each held out once in {self.folds} folds; majority "
+            f"class {self.commonest:.4f}"
         )
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> ProbesData:
         return {
             "rows": self.rows,
             "folds": self.folds,
@@ -132,7 +156,7 @@ class LayerProbes(View):
         places = range(len(self.probes))
         axis.plot(places, [p.accuracy for p in self.probes], "-o", color=COLORS[0])
         axis.vlines(places, [p.interval[0] for p in self.probes], [p.interval[1] for p in self.probes], color=COLORS[0])
-        axis.axhline(self.commonest, color=INK, linestyle=(0, (1, 1.8)), label="commonest label")
+        axis.axhline(self.commonest, color=INK, linestyle=(0, (1, 1.8)), label="majority class")
         axis.set_xticks(places, [p.layer for p in self.probes])
         axis.set(ylabel="held-out accuracy")
         axis.legend(loc="best")

@@ -1,18 +1,60 @@
-"""How sure a language model was of every token of a text, and what it would rather have said."""
+"""How sure a language model was of every token of a text, and what it expected instead."""
 
 from __future__ import annotations
 
 import math
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from headstart.show.picture import COLORS, INK, brief
 from headstart.show.table import label, table
-from headstart.show.view import View
+from headstart.show.view import Guess, View
 
-COLUMNS = 8  # places beside each other in a picture
+COLUMNS = 8  # places beside each other in a figure
 STRONGEST = 8.0  # nats; what surprises more is marked no more strongly
+
+
+class BeliefData(TypedDict):
+    temperature: float
+    probability: float | None
+    entropy: float
+    top: list[float]
+
+
+class PlaceData(TypedDict):
+    """One token of a text; what is not required is missing where nothing was predicted."""
+
+    token: str
+    id: int | None
+    generated: bool
+    probability: NotRequired[float | None]
+    surprise: NotRequired[float | None]
+    rank: NotRequired[int | None]
+    entropy: NotRequired[float]
+    top: NotRequired[list[Guess]]
+    temperatures: NotRequired[list[BeliefData]]
+
+
+class ProbabilitiesData(TypedDict):
+    temperature: float
+    hidden_in_turn: bool
+    predicted: int
+    surprise: float | None
+    perplexity: float | None
+    tokens: list[PlaceData]
+
+
+class BeliefPayload(TypedDict):
+    p: float | None
+    entropy: float
+    top: tuple[float, ...]
+
+
+class ProbabilitiesPayload(TypedDict):
+    temperatures: tuple[float, ...]
+    strongest: float
+    places: list[list[BeliefPayload]]
 
 
 @dataclass(frozen=True)
@@ -59,7 +101,7 @@ class TokenProbabilities(View):
 
     @property
     def surprise(self) -> float | None:
-        """Nats a token, on average; None where no token was predicted."""
+        """Nats per token, on average; None where no token was predicted."""
         found = [surprise(p) for p in self.predicted]
         return sum(found) / len(found) if found else None
 
@@ -74,11 +116,11 @@ class TokenProbabilities(View):
         if self.surprise is None:
             return f"nothing to predict{heat}"
         return (
-            f"{len(self.predicted)} tokens predicted, {way}{heat}: {self.surprise:.3f} nats a token, "
+            f"{len(self.predicted)} tokens predicted, {way}{heat}: {self.surprise:.3f} nats per token, "
             f"perplexity {self.perplexity:.2f}"
         )
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> ProbabilitiesData:
         return {
             "temperature": self.temperature,
             "hidden_in_turn": self.hidden,
@@ -88,13 +130,15 @@ class TokenProbabilities(View):
             "tokens": [self._place_data(place) for place in self.places],
         }
 
-    def _place_data(self, place: Place) -> dict[str, Any]:
+    def _place_data(self, place: Place) -> PlaceData:
         belief = self.belief(place)
-        found: dict[str, Any] = {"token": place.token, "id": place.id, "generated": place.generated}
         if belief is None:
-            return found
+            return {"token": place.token, "id": place.id, "generated": place.generated}
         p = belief.probability
-        return found | {
+        return {
+            "token": place.token,
+            "id": place.id,
+            "generated": place.generated,
             "probability": p,
             "surprise": None if p is None else surprise(p),
             "rank": place.rank,
@@ -114,9 +158,9 @@ class TokenProbabilities(View):
                 rows.append([_name(place), "", "", "", "", ""])
                 continue
             p = belief.probability
-            told = ["", "", ""] if p is None else [f"{p:.4f}", f"{surprise(p):.2f}", str(place.rank)]
+            cells = ["", "", ""] if p is None else [f"{p:.4f}", f"{surprise(p):.2f}", str(place.rank)]
             best = "  ".join(f"{label(t)} {q:.2f}" for t, q in zip(place.top, belief.top, strict=True))
-            rows.append([_name(place), *told, f"{belief.entropy:.2f}", best])
+            rows.append([_name(place), *cells, f"{belief.entropy:.2f}", best])
         header = ["token", "probability", "surprise", "rank", "entropy", "most probable"]
         return f"{self.summary}\n\n{table(header, rows, right=(1, 2, 3, 4))}"
 
@@ -133,7 +177,7 @@ class TokenProbabilities(View):
         """How strongly a token is marked, 0 to 1."""
         return min(1.0, surprise(probability) / STRONGEST)
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> ProbabilitiesPayload:
         return {
             "temperatures": self.temperatures,
             "strongest": STRONGEST,
@@ -172,8 +216,8 @@ class TokenProbabilities(View):
                     edge = {"edgecolor": INK, "linewidth": 1.0} if y + 1 == place.rank else {"linewidth": 0}
                     shade = (*to_rgb(COLORS[0]), 0.72 * q)
                     axis.add_patch(Rectangle((x + 0.03, y + 0.05), 0.94, 0.9, facecolor=shade, **edge))
-                    said = f"{brief(label(token), 10)} {q:.2f}"
-                    axis.text(x + 0.5, y + 0.5, said, ha="center", va="center", fontsize=7)
+                    text = f"{brief(label(token), 10)} {q:.2f}"
+                    axis.text(x + 0.5, y + 0.5, text, ha="center", va="center", fontsize=7)
             axis.set(xlim=(0, columns), ylim=(rows, -1), xticks=[])
             axis.set_yticks([y + 0.5 for y in range(rows)], [str(y + 1) for y in range(rows)])
             axis.tick_params(length=0)
@@ -181,7 +225,7 @@ class TokenProbabilities(View):
 
 
 def surprise(probability: float) -> float:
-    """Nats: what the token told the model that it did not expect."""
+    """Nats: how unexpected the token was."""
     return -math.log(max(probability, sys.float_info.min))
 
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 from headstart.show.page import fragment, page
 from headstart.show.picture import WIDTH, Picture, style
 from headstart.text.visible import shown
+
+
+class Guess(TypedDict):
+    """A token that a model expects, in the data of views."""
+
+    token: str
+    probability: float
 
 
 class View(ABC):
@@ -18,7 +25,7 @@ class View(ABC):
     name: ClassVar[str]  # of the template, and the key in JSON
 
     @abstractmethod
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Mapping[str, Any]:
         """All of it as plain data, for JSON."""
 
     @abstractmethod
@@ -41,7 +48,7 @@ class View(ABC):
     def alt(self) -> str:
         """What the drawing shows, in words."""
 
-    def payload(self) -> dict[str, Any]:
+    def payload(self) -> Mapping[str, Any]:
         """What the script of a page needs to know beside what stands on the page."""
         return {}
 
@@ -69,7 +76,7 @@ class Inspection:
         """The view of that name: `inspection["attention"]`."""
         return next(view for view in self.views if view.name == name)
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> dict[str, Any]:  # beside model, text and notes, a key for each view
         found: dict[str, Any] = {"model": self.model, "text": self.text, "notes": list(self.notes)}
         for view in self.views:
             same = sum(other.name == view.name for other in self.views)

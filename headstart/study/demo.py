@@ -21,8 +21,8 @@ from headstart.study.plan import StudyConfig
 from headstart.study.study import Study
 from headstart.text.split import hash_split
 from headstart.text.tables import read_columns
-from headstart.use.language import LanguageModel
-from headstart.use.predict import Classifier
+from headstart.use.language import LoadedLanguageModel
+from headstart.use.predict import LoadedClassifier
 
 PACK = "movie-reviews"
 REVIEWS = 8000  # of the 25,000: as many as the model has time to read
@@ -57,8 +57,8 @@ def run_demo(out: Path, watch: Watch) -> dict[str, Any]:
     own = {"pretrain": {**pretraining, "data": {**pretraining["data"], "paths": (places["corpus"],)}}}
     data = {"data": {"train": places["labelled"], "test": places["test"]}}
     study = Study.run(parse(StudyConfig, {**SETTINGS, **own, **data}), out / "study", watch=watch)
-    classifier = Classifier.load(study.folder / "cells" / "full-causal~all~0")
-    language = LanguageModel.load(study.folder / "bases" / "causal")
+    classifier = LoadedClassifier.load(study.folder / "cells" / "full-causal~all~0")
+    language = LoadedLanguageModel.load(study.folder / "bases" / "causal")
     return {
         **study.results,
         "predictions": classifier.predict(SENTENCES),

@@ -127,7 +127,7 @@ def _begin(out: Path, cfg: StudyConfig, data: Labelled, watch: Watch) -> dict[st
         refuse_leaks(facts["hygiene"])
     if not data.test:
         raise DataError("There are no test rows to compare on. Give --test, or a test_fraction above 0.", "DATA_SMALL")
-    for warning in facts["hygiene"]["warnings"]:
+    for warning in facts["hygiene"]["warnings"] if facts["hygiene"] else []:
         watch.note(f"Note: {warning}")
     state = {"data": {"files": files, **facts}, "environment": {**environment(), "threads": os.cpu_count()}}
     write_file(out / "study.toml", to_toml(cfg).encode())

@@ -1,8 +1,8 @@
 """Projections without training: regularized canonical correlation.
 
-Of all straight maps of captions and pictures into one space, those under which pairs agree best (Hotelling, 1936). With
+Of all straight maps of captions and images into one space, those under which pairs agree best (Hotelling, 1936). With
 few pairs this is hard to beat, if the covariances are drawn towards round ones far enough (ridges); how far, the
-validation pictures say.
+validation images say.
 
 Shapes: N captions, D width of a tower, E width of the shared space.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,7 @@ from torch import Tensor
 from headstart.config import Long
 from headstart.models.base import Base
 from headstart.models.heads import Model, Pooling
-from headstart.tasks.metrics import class_scores
+from headstart.tasks.metrics import ClassScores, class_scores
 from headstart.text.batch import Batch, Batches, Numbers, Rng, RowBatches, blocks, by_length, in_order, pad
 from headstart.text.read import Example
 from headstart.text.tokenizer import Tokenizer, TokenRows, rows_to_read
@@ -56,6 +56,10 @@ class WindowBatch:
 ClassBatch = Batch | PooledBatch | WindowBatch
 
 
+class ClassifyScores(ClassScores):
+    loss: float
+
+
 class Classify:
     def __init__(self, classes: int) -> None:
         self.classes = classes
@@ -64,7 +68,7 @@ class Classify:
         return model.head.loss(_hidden(model, batch), batch.target)
 
     @torch.no_grad()
-    def evaluate(self, model: Model, batches: Iterable[ClassBatch]) -> dict[str, Any]:
+    def evaluate(self, model: Model, batches: Iterable[ClassBatch]) -> ClassifyScores:
         loss = weight = 0.0
         target: list[int] = []
         predicted: list[int] = []
@@ -76,7 +80,7 @@ class Classify:
             predicted += model.head.logits(hidden).argmax(-1).tolist()
         return {"loss": loss / weight, **class_scores(target, predicted, self.classes)}
 
-    def rank(self, scores: dict[str, Any]) -> tuple[float, ...]:
+    def rank(self, scores: Mapping[str, Any]) -> tuple[float, ...]:
         return scores["accuracy"], -scores["loss"]  # on a few hundred rows accuracies tie often
 
 

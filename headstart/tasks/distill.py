@@ -1,14 +1,14 @@
-"""Learn to say of a text what a larger model says of it: its vector of the whole text (distillation).
+"""Distillation: learn the vector that a larger model, the teacher, has of a whole text.
 
-The teacher has read far more than there is time for here, and one vector of it says more of a text than the text's own
+The teacher has read far more than there is time for here, and one vector of it holds more of a text than the text's own
 next words do. Student and teacher may cut the text into different tokens.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from headstart.tasks.language import LanguageText
 from headstart.text.batch import Batch, Ids, Rng, blocks, pad
 from headstart.text.tokenizer import Tokenizer, rows_to_read
 
-SHORTEST = 16  # tokens of a piece of text that is told of
+SHORTEST = 16  # tokens of a piece of text
 
 
 class Teacher:
@@ -40,6 +40,11 @@ class Teacher:
         return F.normalize(mean_real(self.base(ids, mask).last, mask), dim=1)
 
 
+class DistillScores(TypedDict):
+    loss: float
+    similarity: float  # the mean cosine with the teacher's vector
+
+
 class Distill:
     """A task: the student's vectors come to lie where the teacher's do."""
 
@@ -47,7 +52,7 @@ class Distill:
         return model.loss(batch.ids, batch.mask, batch.target)
 
     @torch.no_grad()
-    def evaluate(self, model: Model, batches: Iterable[Batch]) -> dict[str, Any]:
+    def evaluate(self, model: Model, batches: Iterable[Batch]) -> DistillScores:
         """The loss, and how near the two vectors of a text are: the mean cosine."""
         assert isinstance(model.head, VectorHead)
         loss = near = texts = 0.0
@@ -58,12 +63,12 @@ class Distill:
             texts += len(batch.target)
         return {"loss": loss / texts, "similarity": near / texts}
 
-    def rank(self, scores: dict[str, Any]) -> tuple[float, ...]:
+    def rank(self, scores: Mapping[str, Any]) -> tuple[float, ...]:
         return (scores["similarity"],)
 
 
 class TaughtText(LanguageText):
-    """Pieces of text, each with what the teacher says of it."""
+    """Pieces of text, each with the teacher's vector of it."""
 
     def __init__(self, texts: Sequence[str], tokenizer: Tokenizer, cfg: PretrainConfig, teacher: Teacher) -> None:
         super().__init__(texts, tokenizer, cfg)
@@ -72,14 +77,14 @@ class TaughtText(LanguageText):
                 "A piece of text to be taught has a start, an end and a token between: --context 3, or more."
             )
         self.teacher = teacher
-        self.told: dict[int, list[Batch]] = {}  # by about how many tokens are measured
+        self.taught: dict[int, list[Batch]] = {}  # by about how many tokens are measured
 
     def measured(self, most: int | None = None) -> Iterable[Batch]:
         """The teacher, who is slow, is asked once."""
         tokens = len(self.rows.ids) if most is None else min(most, len(self.rows.ids))
-        if tokens not in self.told:
-            self.told[tokens] = list(super().measured(tokens))
-        return self.told[tokens]
+        if tokens not in self.taught:
+            self.taught[tokens] = list(super().measured(tokens))
+        return self.taught[tokens]
 
     def _collate(self, rows: Sequence[Ids], rng: Rng) -> Batch:
         special = (self.tokenizer.start, self.tokenizer.end)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch import Tensor
 from headstart.config import PretrainConfig
 from headstart.errors import ConfigError, DataError
 from headstart.models.heads import Model
-from headstart.tasks.metrics import language_scores, prefix_entropy, summed
+from headstart.tasks.metrics import LanguageScores, language_scores, prefix_entropy, summed
 from headstart.text.batch import (
     Batch,
     Batches,
@@ -34,17 +34,17 @@ COUNTED_TOKENS = 1_000_000  # up to this many the entropy of a text itself is co
 
 class Language:
     def __init__(self, text_bytes: int | None) -> None:
-        """`text_bytes` is the size of the validation text, None where bits a byte would mean nothing."""
+        """`text_bytes` is the size of the validation text, None where bits per byte would mean nothing."""
         self.text_bytes = text_bytes
 
     def loss(self, model: Model, batch: Batch) -> tuple[Tensor, float]:
         return model.loss(batch.ids, batch.mask, batch.target)
 
     @torch.no_grad()
-    def evaluate(self, model: Model, batches: Iterable[Batch]) -> dict[str, Any]:
+    def evaluate(self, model: Model, batches: Iterable[Batch]) -> LanguageScores:
         return language_scores(*summed(self.loss(model, batch) for batch in batches), self.text_bytes)
 
-    def rank(self, scores: dict[str, Any]) -> tuple[float, ...]:
+    def rank(self, scores: Mapping[str, Any]) -> tuple[float, ...]:
         return (-scores["loss"],)
 
 
@@ -120,7 +120,7 @@ class LanguageText:
         return rows if enough.all() else TokenRows.of(rows[int(i)] for i in np.flatnonzero(enough))
 
     def _bytes_predicted(self, texts: Sequence[str]) -> int | None:
-        """The size of the texts, or None where some of it is never predicted and bits a byte would flatter."""
+        """The size of the texts, or None where some of it is never predicted and bits per byte would flatter."""
         lossless = self.tokenizer.lossless and not self.tokenizer.unknown(self.rows)
         if not (lossless and self.causal and self.cfg.data.boundaries):
             return None

@@ -6,10 +6,41 @@ import lzma
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any, SupportsFloat
+from typing import Any, SupportsFloat, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+class Estimate(TypedDict):
+    """A score with its 95 % interval; None where the rows do not allow one."""
+
+    value: float
+    interval: list[float] | None
+
+
+class ClassScores(TypedDict):
+    """The scores of a classifier over all rows."""
+
+    accuracy: float
+    interval: list[float]  # of the accuracy, 95 %
+    macro_f1: float
+    rows: int
+
+
+class PerClassScores(TypedDict):
+    """The scores of one class; None where there is nothing to divide by."""
+
+    rows: int  # that have this class
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+
+class LanguageScores(TypedDict):
+    loss: float  # nats per token
+    perplexity: float
+    bits_per_byte: float | None  # None where some bytes are never predicted
 
 
 def accuracy_interval(right: int, rows: int, level: float = 0.95) -> tuple[float, float]:
@@ -31,7 +62,7 @@ def confusion(target: Sequence[int], predicted: Sequence[int], classes: int) -> 
     return counts.tolist()
 
 
-def class_scores(target: Sequence[int], predicted: Sequence[int], classes: int) -> dict[str, Any]:
+def class_scores(target: Sequence[int], predicted: Sequence[int], classes: int) -> ClassScores:
     """Accuracy with its interval and macro-F1 over the classes that occur."""
     counts = np.array(confusion(target, predicted, classes))
     right, rows = int(np.trace(counts)), int(counts.sum())
@@ -43,28 +74,22 @@ def class_scores(target: Sequence[int], predicted: Sequence[int], classes: int) 
     }
 
 
-def scores_by_class(target: Sequence[int], predicted: Sequence[int], classes: int) -> list[dict[str, Any]]:
+def scores_by_class(target: Sequence[int], predicted: Sequence[int], classes: int) -> list[PerClassScores]:
     """Rows, precision, recall and F1 of each class; None where there is nothing to divide by.
 
     >>> scores_by_class([0, 0], [0, 1], 3)[1:]
     [{'rows': 0, 'precision': 0.0, 'recall': None, 'f1': 0.0}, {'rows': 0, 'precision': None, 'recall': None, 'f1': None}]
     """
-    counts = np.array(confusion(target, predicted, classes))
+    from sklearn.metrics import precision_recall_fscore_support  # loads slowly
 
-    def share(right: int, of: int) -> float | None:
-        return right / of if of else None
+    columns = precision_recall_fscore_support(target, predicted, labels=range(classes), zero_division=np.nan)
+
+    def known(score: float) -> float | None:
+        return None if math.isnan(score) else score
 
     return [
-        {
-            "rows": actual,
-            "precision": share(right, said),
-            "recall": share(right, actual),
-            "f1": share(2 * right, either),
-        }
-        for right, actual, said in zip(
-            *(a.tolist() for a in (np.diag(counts), counts.sum(1), counts.sum(0))), strict=True
-        )
-        for either in [actual + said]
+        {"rows": rows, "precision": known(precision), "recall": known(recall), "f1": known(f1)}
+        for precision, recall, f1, rows in zip(*(column.tolist() for column in columns), strict=True)
     ]
 
 
@@ -111,15 +136,15 @@ def summed(losses: Iterable[tuple[SupportsFloat, float]]) -> tuple[float, float]
     return loss, count
 
 
-def language_scores(nats: float, tokens: float, text_bytes: int | None) -> dict[str, float | None]:
-    """Loss in nats a token, perplexity, and bits a byte where every byte was predicted."""
+def language_scores(nats: float, tokens: float, text_bytes: int | None) -> LanguageScores:
+    """Loss in nats per token, perplexity, and bits per byte where every byte was predicted."""
     loss = nats / tokens
     bits = nats / math.log(2) / text_bytes if text_bytes else None
     return {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), "bits_per_byte": bits}
 
 
 def compressed(seen: bytes, text: bytes) -> float:
-    """Bits a byte that xz needs for `text` after `seen`: what a language model of the two should beat.
+    """Bits per byte that xz needs for `text` after `seen`: what a language model of the two should beat.
 
     >>> compressed(b"abc" * 1000, b"abc" * 1000) < 0.2
     True
@@ -132,7 +157,7 @@ def compressed(seen: bytes, text: bytes) -> float:
 
 
 def prefix_entropy(rows: Iterable[Sequence[int]]) -> float:
-    """The lowest mean loss (nats a prediction) that any model of these rows can have, given the row so far.
+    """The lowest mean loss (nats per prediction) that any model of these rows can have, given the row so far.
 
     It is the entropy of the next token after each prefix as counted in the rows themselves.
 

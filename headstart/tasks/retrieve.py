@@ -1,18 +1,18 @@
-"""Find the picture of a caption, and the caption of a picture: the contrastive loss, its batches, and recall.
+"""Find the image of a caption, and the caption of an image: the contrastive loss, its batches, and recall.
 
-Shapes: N captions, M pictures, E width of the shared space. `owner` (N,) is the picture of each caption; captions of
-one picture are never wrong answers to each other.
+Shapes: N captions, M images, E width of the shared space. `owner` (N,) is the image of each caption; captions of
+one image are never wrong answers to each other.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar
 
 import numpy as np
 import torch
@@ -26,32 +26,33 @@ from headstart.images.pixels import pixels_of
 from headstart.images.read import read_image
 from headstart.models.dual import DualEncoder, Space
 from headstart.shapes import PixelsConfig
+from headstart.tasks.metrics import Estimate
 from headstart.text.batch import Batches, Numbers, Rng, pad
 from headstart.text.tokenizer import Tokenizer, rows_to_read
 
-DEPTHS = (1, 5, 10)  # recall is told at these
-AT_ONCE = 32  # captions or pictures in one piece of the gradient cache
-MEASURED_AT_ONCE = 256  # pictures, with all their captions
+DEPTHS = (1, 5, 10)  # recall is measured at these
+AT_ONCE = 32  # captions or images in one piece of the gradient cache
+MEASURED_AT_ONCE = 256  # images, with all their captions
 Floats = NDArray[np.float32]
 
 
 def contrastive_loss(texts: Tensor, images: Tensor, owner: Tensor, scale: Tensor) -> Tensor:
-    """Each caption must find its picture among all, and be found by it: nats, the mean of the two ways.
+    """Each caption must find its image among all, and be found by it: nats, the mean of the two ways.
 
-    In the second, the other captions of the picture are left out of the choice: they would be right as well.
+    In the second, the other captions of the image are left out of the choice: they would be right as well.
     """
     logits = scale * texts @ images.T  # (N, M)
     finding = F.cross_entropy(logits, owner)
     own = logits.gather(1, owner[:, None]).squeeze(1)  # (N,)
     others = logits.T.masked_fill(owner[None] == torch.arange(len(images), device=owner.device)[:, None], -torch.inf)
-    rest = others.logsumexp(1)[owner]  # (N,): all captions of other pictures, as this caption's picture sees them
+    rest = others.logsumexp(1)[owner]  # (N,): all captions of other images, as this caption's image sees them
     found = (torch.logaddexp(own, rest) - own).mean()
     return (finding + found) / 2
 
 
 @dataclass(frozen=True)
 class SeenBatch:
-    """What frozen towers made of captions and pictures."""
+    """What frozen towers made of captions and images."""
 
     texts: Tensor  # (N, D)
     images: Tensor  # (M, D)
@@ -67,7 +68,7 @@ class SeenBatch:
 
 @dataclass(frozen=True)
 class RawBatch:
-    """Captions and pictures themselves, for towers that learn."""
+    """Captions and images themselves, for towers that learn."""
 
     ids: Tensor  # (N, T)
     mask: Tensor  # (N, T)
@@ -86,27 +87,55 @@ M = TypeVar("M", Space, DualEncoder)
 B = TypeVar("B", SeenBatch, RawBatch)
 
 
+class Recalls(TypedDict):
+    """Recall at each depth, `recall@1` and so on, in each direction."""
+
+    text_to_image: dict[str, Estimate]
+    image_to_text: dict[str, Estimate]
+
+
+class Chance(TypedDict):
+    """What guessing would score."""
+
+    text_to_image: dict[str, float]
+    image_to_text: dict[str, float]
+
+
+class MatchScores(Recalls):
+    images: int
+    captions: int
+    chance: Chance
+
+
+class RetrievalScores(TypedDict):
+    loss: float
+    recall: float  # the mean over both directions and all depths
+    captions: int
+
+
 class Retrieve(ABC, Generic[M, B]):
     @abstractmethod
     def embedded(self, model: M, batch: B) -> tuple[Tensor, Tensor]:
-        """Captions (N, E) and pictures (M, E) of a batch in the shared space."""
+        """Captions (N, E) and images (M, E) of a batch in the shared space."""
 
     def loss(self, model: M, batch: B) -> tuple[Tensor, float]:
         captions = len(batch.owner)
         return contrastive_loss(*self.embedded(model, batch), batch.owner, model.scale) * captions, captions
 
-    def evaluate(self, model: M, batches: Iterable[B]) -> dict[str, Any]:
+    def evaluate(self, model: M, batches: Iterable[B]) -> RetrievalScores:
         found = self.gathered(model, batches)
         loss = contrastive_loss(found.texts, found.images, found.owner, model.scale.detach())
-        values = [score["value"] for way in found.recalls().values() for score in way.values()]
+        recalls = found.recalls()
+        ways = (recalls["text_to_image"], recalls["image_to_text"])
+        values = [score["value"] for way in ways for score in way.values()]
         return {"loss": float(loss), "recall": float(np.mean(values)), "captions": len(found.texts)}
 
-    def rank(self, scores: dict[str, Any]) -> tuple[float, ...]:
+    def rank(self, scores: Mapping[str, Any]) -> tuple[float, ...]:
         return (scores["recall"], -scores["loss"])
 
     @torch.no_grad()
     def gathered(self, model: M, batches: Iterable[B]) -> Embedded:
-        """All batches as if they were one: each picture is wrong for the captions of all others."""
+        """All batches as if they were one: each image is wrong for the captions of all others."""
         parts, before = [], 0
         for batch in batches:
             texts, images = self.embedded(model, batch)
@@ -140,17 +169,17 @@ class RetrieveRaw(Retrieve[DualEncoder, RawBatch]):
 
 
 class Pairs(ABC, Generic[B]):
-    """Captions and pictures that batches are made of."""
+    """Captions and images that batches are made of."""
 
     @abstractmethod
     def batch(self, files: Sequence[str], texts: Sequence[str], owner: Sequence[int]) -> B:
-        """These pictures and captions; `owner` is the picture of each caption."""
+        """These images and captions; `owner` is the image of each caption."""
 
-    def batches(self, part: Captions, batch_size: int, seed: int) -> PictureBatches[B]:
-        return PictureBatches(part, batch_size, self.batch, seed)
+    def batches(self, part: Captions, batch_size: int, seed: int) -> ImageBatches[B]:
+        return ImageBatches(part, batch_size, self.batch, seed)
 
     def measured(self, part: Captions) -> Iterator[B]:
-        """Every picture once, with all its captions."""
+        """Every image once, with all its captions."""
         files = list(part)
         for i in range(0, len(files), MEASURED_AT_ONCE):
             yield self.whole({file: part[file] for file in files[i : i + MEASURED_AT_ONCE]})
@@ -162,19 +191,19 @@ class Pairs(ABC, Generic[B]):
 
 
 class SeenPairs(Pairs[SeenBatch]):
-    """What frozen towers made of all captions and pictures."""
+    """What frozen towers made of all captions and images."""
 
     def __init__(self, texts: Sequence[str], text_vectors: Tensor, files: Sequence[str], image_vectors: Tensor) -> None:
         self.text_vectors, self.image_vectors = text_vectors, image_vectors
         self.texts, self.files = ({name: i for i, name in enumerate(names)} for names in (texts, files))
 
     def batch(self, files: Sequence[str], texts: Sequence[str], owner: Sequence[int]) -> SeenBatch:
-        captions, pictures = [self.texts[text] for text in texts], [self.files[file] for file in files]
-        return SeenBatch(self.text_vectors[captions], self.image_vectors[pictures], torch.tensor(owner))
+        captions, images = [self.texts[text] for text in texts], [self.files[file] for file in files]
+        return SeenBatch(self.text_vectors[captions], self.image_vectors[images], torch.tensor(owner))
 
 
 class RawPairs(Pairs[RawBatch]):
-    """Captions as tokens, and pictures that are read from their files whenever they are needed."""
+    """Captions as tokens, and images that are read from their files whenever they are needed."""
 
     def __init__(self, tokenizer: Tokenizer, causal: bool, context: int, folder: Path, pixels: PixelsConfig) -> None:
         self.tokenizer, self.causal, self.context, self.folder, self.pixels = tokenizer, causal, context, folder, pixels
@@ -182,14 +211,14 @@ class RawPairs(Pairs[RawBatch]):
     def batch(self, files: Sequence[str], texts: Sequence[str], owner: Sequence[int]) -> RawBatch:
         rows, _ = rows_to_read(texts, self.tokenizer, self.causal, self.context)
         ids, mask = pad([rows[i] for i in range(len(rows))], self.tokenizer.pad)
-        pictures = [torch.from_numpy(pixels_of(read_image(self.folder / file), self.pixels)) for file in files]
-        return RawBatch(ids, mask, torch.stack(pictures), torch.tensor(owner))
+        images = [torch.from_numpy(pixels_of(read_image(self.folder / file), self.pixels)) for file in files]
+        return RawBatch(ids, mask, torch.stack(images), torch.tensor(owner))
 
 
-class PictureBatches(Batches[B]):
-    """Pictures in a new order every epoch, in batches of nearly equal size, each with one of its captions."""
+class ImageBatches(Batches[B]):
+    """Images in a new order every epoch, in batches of nearly equal size, each with one of its captions."""
 
-    made_of = "pictures"
+    made_of = "images"
 
     def __init__(
         self,
@@ -213,7 +242,7 @@ class PictureBatches(Batches[B]):
 
 @dataclass(frozen=True)
 class Embedded:
-    """Captions and pictures in the shared space."""
+    """Captions and images in the shared space."""
 
     texts: Tensor  # (N, E)
     images: Tensor  # (M, E)
@@ -221,15 +250,15 @@ class Embedded:
 
     @property
     def scores(self) -> Floats:
-        """The cosine of every caption with every picture, (N, M)."""
+        """The cosine of every caption with every image, (N, M)."""
         return (self.texts @ self.images.T).cpu().numpy()
 
     @property
     def counts(self) -> list[int]:
-        """The captions of each picture."""
+        """The captions of each image."""
         return torch.bincount(self.owner, minlength=len(self.images)).tolist()
 
-    def recalls(self) -> dict[str, dict[str, Any]]:
+    def recalls(self) -> Recalls:
         return recalls(self.scores, self.owner.cpu().numpy())
 
 
@@ -243,20 +272,20 @@ def ranks(scores: Floats, right: NDArray[np.bool_]) -> Numbers:
     return 1 + ((scores >= best) & ~right).sum(1)
 
 
-def recalls(scores: Floats, owner: Numbers) -> dict[str, dict[str, Any]]:
-    """How often the right answer is among the first k, from captions to pictures and back, each with its interval.
+def recalls(scores: Floats, owner: Numbers) -> Recalls:
+    """How often the right answer is among the first k, from captions to images and back, each with its interval.
 
-    `scores` are (N, M). Captions of one picture are not independent, so the interval of the first way is over pictures.
+    `scores` are (N, M). Captions of one image are not independent, so the interval of the first way is over images.
     """
     right = owner[:, None] == np.arange(scores.shape[1])
     counts = right.sum(0)
     forth, back = ranks(scores, right), ranks(scores.T[counts > 0], right.T[counts > 0])
 
-    def text_to_image(k: int) -> dict[str, Any]:
+    def text_to_image(k: int) -> Estimate:
         hits = np.bincount(owner, weights=forth <= k, minlength=len(counts))
         return clustered_share(hits[counts > 0], counts[counts > 0])
 
-    def image_to_text(k: int) -> dict[str, Any]:
+    def image_to_text(k: int) -> Estimate:
         return clustered_share(back <= k, np.ones(len(back)))
 
     return {
@@ -265,8 +294,8 @@ def recalls(scores: Floats, owner: Numbers) -> dict[str, dict[str, Any]]:
     }
 
 
-def clustered_share(hits: NDArray[Any], of: NDArray[Any]) -> dict[str, Any]:
-    """The share of hits over clusters of rows, with Wilson's interval for as many independent rows as they are worth.
+def clustered_share(hits: NDArray[Any], of: NDArray[Any]) -> Estimate:
+    """The share of hits over clusters of rows, with Wilson's interval for as many independent rows as they amount to.
 
     >>> clustered_share(np.array([3.0, 3.0, 0.0, 0.0]), np.array([3, 3, 3, 3]))["value"]
     0.5
@@ -276,18 +305,18 @@ def clustered_share(hits: NDArray[Any], of: NDArray[Any]) -> dict[str, Any]:
     from scipy.special import stdtrit  # loads slowly, and a search needs none of it
 
     share, clusters = float(hits.sum() / of.sum()), len(of)
-    worth, z = float(clusters), 1.959964  # rows that stand alone, and where nothing varies
+    effective, z = float(clusters), 1.959964  # rows that stand alone, and where nothing varies
     if clusters > 1 and of.max() > 1 and 0 < share < 1:
         variance = float(np.var(hits - share * of, ddof=1)) / clusters / float(of.mean()) ** 2
-        worth = min(float(of.sum()), share * (1 - share) / variance) if variance else float(of.sum())
+        effective = min(float(of.sum()), share * (1 - share) / variance) if variance else float(of.sum())
         z = float(stdtrit(clusters - 1, 0.975))  # of a few clusters, the variance is itself uncertain
-    middle = (share + z * z / (2 * worth)) / (1 + z * z / worth)
-    half = z * (share * (1 - share) / worth + (z / (2 * worth)) ** 2) ** 0.5 / (1 + z * z / worth)
+    middle = (share + z * z / (2 * effective)) / (1 + z * z / effective)
+    half = z * (share * (1 - share) / effective + (z / (2 * effective)) ** 2) ** 0.5 / (1 + z * z / effective)
     return {"value": share, "interval": [max(0.0, middle - half), min(1.0, middle + half)]}
 
 
-def chance(counts: Sequence[int]) -> dict[str, dict[str, float]]:
-    """What guessing would score; `counts` are the captions of each picture.
+def chance(counts: Sequence[int]) -> Chance:
+    """What guessing would score; `counts` are the captions of each image.
 
     >>> chance([5] * 100)["text_to_image"]["recall@5"]
     0.05

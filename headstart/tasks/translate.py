@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 from headstart.models.decode import Hypothesis, TranslationStep, search
 from headstart.models.seq2seq import Seq2Seq
 from headstart.shapes import IGNORE
-from headstart.tasks.metrics import summed
+from headstart.tasks.metrics import Estimate, summed
 from headstart.tasks.translation_scores import ratio
 from headstart.text.batch import Batches, Numbers, Rng, RowBatches, by_length, in_order, next_token, pad
 from headstart.text.pairs import Pair
@@ -40,16 +40,27 @@ class PairBatch:
         return PairBatch(*(each.to(device) for each in (self.source, self.mask, self.given, self.target)))
 
 
+class TokenLoss(TypedDict):
+    loss: float  # nats per target token
+    tokens: int
+
+
+class LossEstimate(Estimate):
+    """The loss in nats per target token, with its interval over pairs."""
+
+    tokens: int
+
+
 class Translate:
     def loss(self, model: Seq2Seq, batch: PairBatch) -> tuple[Tensor, float]:
         return model.loss(batch.source, batch.mask, batch.given, batch.target)
 
     @torch.no_grad()
-    def evaluate(self, model: Seq2Seq, batches: Iterable[PairBatch]) -> dict[str, Any]:
+    def evaluate(self, model: Seq2Seq, batches: Iterable[PairBatch]) -> TokenLoss:
         nats, tokens = summed(self.loss(model, batch) for batch in batches)
         return {"loss": nats / tokens, "tokens": int(tokens)}
 
-    def rank(self, scores: dict[str, Any]) -> tuple[float, ...]:
+    def rank(self, scores: Mapping[str, Any]) -> tuple[float, ...]:
         return (-scores["loss"],)
 
 
@@ -81,8 +92,8 @@ class TranslateText:
         return in_order(self.sources.lengths + self.rows.lengths, EVALUATED_AT_ONCE, self._collate)
 
     @torch.no_grad()
-    def loss(self, model: Seq2Seq, device: str) -> dict[str, Any]:
-        """Nats a target token, the end included, with its interval over pairs."""
+    def loss(self, model: Seq2Seq, device: str) -> LossEstimate:
+        """Nats per target token, the end included, with its interval over pairs."""
         nats, tokens = [], []
         for batch in self.measured():
             here = batch.to(device)
@@ -115,7 +126,7 @@ def translations(
     found: list[list[Hypothesis]] = [[] for _ in range(len(rows))]
     for part in by_length(rows.lengths, max(1, EVALUATED_AT_ONCE // beams)):
         ids, mask = pad([rows[int(i)] for i in part], pad_id)
-        step = TranslationStep(model, model.encode(ids.to(device), mask.to(device)), target.unsaid)
+        step = TranslationStep(model, model.encode(ids.to(device), mask.to(device)), target.suppressed)
         start = torch.full((len(part), 1), target.start, device=device)
         for i, best in zip(part, search(step, start, most, target.end, beams, length_penalty), strict=True):
             found[int(i)] = best

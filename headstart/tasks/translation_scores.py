@@ -7,14 +7,15 @@ nearest.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
+from rapidfuzz.distance import Levenshtein
 from scipy.stats import t as student
 
-from headstart.tasks.metrics import accuracy_interval
+from headstart.tasks.metrics import Estimate, accuracy_interval
 
 BOOTSTRAPS = 1000  # resamples of BLEU and chrF, which are no means over rows
 WORST = 10  # examples shown
@@ -35,21 +36,61 @@ class Scored:
         return self.translation in self.references
 
 
-def edit_distance(a: Sequence[Hashable], b: Sequence[Hashable]) -> int:
-    """The fewest insertions, deletions and replacements that make one the other (Levenshtein).
+class SignedEstimate(Estimate):
+    """A score of sacrebleu, with the signature that says how it was computed."""
 
-    >>> edit_distance("kitten", "sitting")
-    3
-    """
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, start=1):
-        before, row[0] = row[0], i
-        for j, y in enumerate(b, start=1):
-            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (x != y))
-    return row[-1]
+    signature: str
 
 
-def ratio(tops: Sequence[float], bottoms: Sequence[float]) -> dict[str, Any]:
+class SacrebleuScores(TypedDict):
+    bleu: SignedEstimate
+    chrf: SignedEstimate
+
+
+class TranslationScores(SacrebleuScores):
+    exact_match: Estimate
+    character_error_rate: Estimate
+    token_error_rate: Estimate
+    rows: int
+
+
+class PairScores(TranslationScores):
+    """All scores of a translator on pairs."""
+
+    loss: float  # nats per target token
+    loss_interval: list[float] | None
+    target_tokens: int
+
+
+class ErrorShare(TypedDict):
+    rows: int
+    wrong: int
+    error: float  # wrong / rows
+
+
+class LengthErrors(ErrorShare):
+    length: str  # of the source in characters, such as 3-5
+
+
+class StartErrors(ErrorShare):
+    start: str  # the first two letters of the source
+
+
+class WrongTranslation(TypedDict):
+    source: str
+    translation: str
+    reference: str  # the nearest
+    edits: int  # characters
+
+
+class Failures(TypedDict):
+    wrong: int
+    by_length: list[LengthErrors]
+    by_start: list[StartErrors]
+    worst: list[WrongTranslation]
+
+
+def ratio(tops: Sequence[float], bottoms: Sequence[float]) -> Estimate:
     """The sum of `tops` over that of `bottoms`, with its 95 % interval over rows (linearized, Student's t).
 
     >>> found = ratio([1.0, 2.0, 3.0, 2.0], [4.0, 4.0, 4.0, 4.0])
@@ -67,7 +108,7 @@ def ratio(tops: Sequence[float], bottoms: Sequence[float]) -> dict[str, Any]:
 
 def translation_scores(
     rows: Sequence[Scored], tokens: Callable[[str], Sequence[str]], by_character: bool
-) -> dict[str, Any]:
+) -> TranslationScores:
     """Exact match, character and token error rate, BLEU and chrF, each with its interval.
 
     `tokens` cuts a translation as its tokenizer does; `by_character` has BLEU count characters instead of words.
@@ -82,7 +123,7 @@ def translation_scores(
     }
 
 
-def where_it_fails(rows: Sequence[Scored]) -> dict[str, Any]:
+def where_it_fails(rows: Sequence[Scored]) -> Failures:
     """Errors by the length of the source and by its first letters, and the worst translations."""
     by_length: dict[int, list[bool]] = defaultdict(list)
     by_start: dict[str, list[bool]] = defaultdict(list)
@@ -92,10 +133,11 @@ def where_it_fails(rows: Sequence[Scored]) -> dict[str, Any]:
     wrong = [(_nearest(row, str)[0], row) for row in rows if not row.right]
     wrong.sort(key=lambda pair: (-pair[0], pair[1].source))
     starts = sorted(by_start, key=lambda start: (-by_start[start].count(False), start))
+    missed = [start for start in starts if False in by_start[start]]
     return {
         "wrong": len(wrong),
         "by_length": [{"length": length, **_share(found)} for length, found in _bins(by_length)],
-        "by_start": [{"start": s, **_share(by_start[s])} for s in starts if False in by_start[s]][:COMMON],
+        "by_start": [{"start": start, **_share(by_start[start])} for start in missed[:COMMON]],
         "worst": [
             {
                 "source": row.source,
@@ -109,7 +151,7 @@ def where_it_fails(rows: Sequence[Scored]) -> dict[str, Any]:
 
 
 def _bins(by_length: dict[int, list[bool]]) -> list[tuple[str, list[bool]]]:
-    """Neighbouring lengths together until each group has enough rows to say something: a tenth of all."""
+    """Neighbouring lengths together until each group has enough rows to measure an error: a tenth of all."""
     least = max(FEWEST, sum(map(len, by_length.values())) // 10)
     bins: list[tuple[list[int], list[bool]]] = []
     for length in sorted(by_length):
@@ -123,48 +165,49 @@ def _bins(by_length: dict[int, list[bool]]) -> list[tuple[str, list[bool]]]:
     return [(f"{n[0]}-{n[-1]}" if len(n) > 1 else str(n[0]), found) for n, found in bins]
 
 
-def _share(found: Sequence[bool]) -> dict[str, Any]:
+def _share(found: Sequence[bool]) -> ErrorShare:
     wrong = len(found) - sum(found)
     return {"rows": len(found), "wrong": wrong, "error": wrong / len(found)}
 
 
 def _nearest(row: Scored, cut: Callable[[str], Sequence[str]]) -> tuple[int, str]:
     """The fewest edits to a reference, and that reference."""
-    said = cut(row.translation)
-    return min(((edit_distance(said, cut(reference)), reference) for reference in row.references), key=lambda p: p[0])
+    hypothesis = cut(row.translation)
+    edits = ((Levenshtein.distance(hypothesis, cut(reference)), reference) for reference in row.references)
+    return min(edits, key=lambda pair: pair[0])
 
 
-def _error_rate(rows: Sequence[Scored], cut: Callable[[str], Sequence[str]]) -> dict[str, Any]:
+def _error_rate(rows: Sequence[Scored], cut: Callable[[str], Sequence[str]]) -> Estimate:
     nearest = [_nearest(row, cut) for row in rows]
     return ratio([edits for edits, _ in nearest], [max(1, len(cut(reference))) for _, reference in nearest])
 
 
-def _sacrebleu(rows: Sequence[Scored], by_character: bool) -> dict[str, Any]:
+def _sacrebleu(rows: Sequence[Scored], by_character: bool) -> SacrebleuScores:
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
     most = max(len(row.references) for row in rows)
     # sacrebleu takes the first references of all rows, then the second; None where a row has no more.
     columns: Any = [[row.references[k] if k < len(row.references) else None for row in rows] for k in range(most)]
-    said = [row.translation for row in rows]
-    bleu, chrf = BLEU(tokenize="char" if by_character else "13a"), CHRF()
-    return {
-        name: {
-            "value": float(metric.corpus_score(said, columns).score),
-            "interval": _resampled(metric, said, columns),
+    hypotheses = [row.translation for row in rows]
+
+    def scored(metric: BLEU | CHRF) -> SignedEstimate:
+        return {
+            "value": float(metric.corpus_score(hypotheses, columns).score),
+            "interval": _resampled(metric, hypotheses, columns),
             "signature": str(metric.get_signature()),
         }
-        for name, metric in (("bleu", bleu), ("chrf", chrf))
-    }
+
+    return {"bleu": scored(BLEU(tokenize="char" if by_character else "13a")), "chrf": scored(CHRF())}
 
 
-def _resampled(metric: Any, said: list[str], columns: Any) -> list[float] | None:
+def _resampled(metric: Any, hypotheses: list[str], columns: Any) -> list[float] | None:
     """The middle 95 % of the scores of rows drawn again; sacrebleu's own fails where some of them are 0.
 
     None where every draw scores the same, as with rows that are all right.
     """
-    counts = np.asarray(metric._extract_corpus_statistics(said, columns), dtype=float)  # one row of counts a text
-    rng, rows = np.random.default_rng(0), len(said)
+    counts = np.asarray(metric._extract_corpus_statistics(hypotheses, columns), dtype=float)  # (rows, counts)
+    rng, rows = np.random.default_rng(0), len(hypotheses)
     drawn = (rng.multinomial(rows, [1 / rows] * rows) @ counts for _ in range(BOOTSTRAPS))
     scores = [float(metric._compute_score_from_stats(list(sums)).score) for sums in drawn]
     low, high = (float(x) for x in np.quantile(scores, [0.025, 0.975]))

@@ -85,9 +85,9 @@ def _members(path: Path, file: BinaryIO, reading: Reading) -> Iterator[tuple[Pur
     except _DAMAGED as error:
         raise DataError(f"{path}: not a readable archive ({first_line(error)}).", "DATA_FORMAT") from None
     if others:
-        told = ", ".join(map(shortened, others[:5])) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
+        names = ", ".join(map(shortened, others[:5])) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
         what = "1 link or device was" if len(others) == 1 else f"{len(others)} links and devices were"
-        reading.note(str(path), f"{path}: {what} not read: {told}.")
+        reading.note(str(path), f"{path}: {what} not read: {names}.")
 
 
 def _entries(archive: tarfile.TarFile, stream: _Stream) -> Iterator[tarfile.TarInfo]:

@@ -21,7 +21,7 @@ SHOWN = 3  # labels in a message
 def spellings(labels: Iterable[str], known: Sequence[str] = ()) -> dict[str, str]:
     """How labels are spelled that are not spelled right: white space, and case where that makes two into one.
 
-    The right spelling is one of the `known`, or else the commonest.
+    The right spelling is one of the `known`, or else the most frequent.
 
     >>> spellings(["pos", "Pos ", "pos", "neg", " neutral"])
     {'Pos ': 'pos', ' neutral': 'neutral'}

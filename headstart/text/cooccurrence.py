@@ -1,4 +1,4 @@
-"""Word meanings from counting: which tokens stand near which, and which in the same texts, as one vector a token.
+"""Co-occurrence (PPMI-SVD) embeddings: which tokens stand near which, and which in the same texts, one vector per token.
 
 The counts become pointwise mutual information, of which the positive part is kept (PPMI) and cut down to a few
 dimensions by a truncated singular value decomposition (Levy, Goldberg and Dagan, 2015). It takes seconds where gradient

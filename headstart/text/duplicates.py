@@ -25,7 +25,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-FEWEST_WORDS = 5  # of a row that can be said to stand inside another
+FEWEST_WORDS = 5  # of a row that can count as contained in another
 NEAR = 0.8
 MOST_PAIRS = 100_000_000  # compared for near duplicates, about; shared out evenly among the rows
 BANDS, BAND = 60, 8  # buckets that a row is in, and minimal hashes that the rows of a bucket have in common
@@ -36,7 +36,7 @@ Found = tuple[Ints, Ints]  # row numbers of pairs: the earlier ones, the later o
 
 
 def normal(text: str) -> str:
-    """What two copies of a text have in common: case, white space and composition set aside.
+    """What exact duplicates of a text have in common: case, white space and composition set aside.
 
     >>> normal(" A  Dog") == normal("a dog")
     True
@@ -259,13 +259,13 @@ class _Sets:
 
         # Of two sets that similar, so many members at most are in one only, and each of them changes one bit.
         most = (self.sizes[earlier] + self.sizes[later]) * ((1 - NEAR) / (1 + NEAR)) + 1e-9
-        worth = rows.texts[earlier] != rows.texts[later]
-        worth &= np.abs(self.sizes[earlier] - self.sizes[later]) <= most
+        likely = rows.texts[earlier] != rows.texts[later]
+        likely &= np.abs(self.sizes[earlier] - self.sizes[later]) <= most
         changed = np.zeros(len(earlier), np.int64)
         for bits in self.parities:
             changed += np.bitwise_count(bits[earlier] ^ bits[later])
-        worth &= changed <= most
-        pair = _distinct(later[worth] * len(rows.parts) + earlier[worth])
+        likely &= changed <= most
+        pair = _distinct(later[likely] * len(rows.parts) + earlier[likely])
         earlier, later = pair % len(rows.parts), pair // len(rows.parts)
         kept = [(earlier[:0], later[:0])]
         for block in _blocks(np.arange(len(later)), self.sizes[earlier] + self.sizes[later]):

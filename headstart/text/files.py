@@ -68,7 +68,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 class Reading:
-    """How files are read, and what had to be changed in them: counted here, so that it can be told."""
+    """How files are read, and what had to be changed in them: counted here, so that it can be reported."""
 
     def __init__(self, how: ReadConfig) -> None:
         self.how = how
@@ -77,11 +77,11 @@ class Reading:
         self._marked: dict[str, str] = {}  # what a byte-order mark says where it is not UTF-8
         self._blank: dict[str, int] = {}  # rows left out
         self._spelled: dict[str, dict[str, tuple[str, int]]] = {}  # labels, what they became, and in how many rows
-        self._notes: dict[str, str] = {}  # other things to be told
+        self._notes: dict[str, str] = {}  # other things to report
         self._unpacked: Mapping[Path, bytes] = {}
 
     def note(self, place: str, what: str) -> None:
-        """Something to be told of a place, once."""
+        """Something to report of a place, once."""
         self._notes[place] = what
 
     def skipped(self, path: str, rows: int) -> None:
@@ -119,29 +119,29 @@ class Reading:
         return facts
 
     def notes(self) -> list[str]:
-        told = [
+        notes = [
             f"{path} was read as {encoding}, as its byte-order mark says." for path, encoding in self._marked.items()
         ]
         facts = self.facts()
         replaced, nuls = facts["replaced"], facts["nuls_removed"]
         blank, changed = facts.get("blank_rows_skipped", 0), facts.get("labels_cleaned", 0)
         if replaced:
-            told.append(
+            notes.append(
                 f"{counted(replaced, 'place')} that could not be decoded {'was' if replaced == 1 else 'were'} replaced by U+FFFD."
             )
         if nuls:
-            told.append(f"{counted(nuls, 'NUL character', 'was', 'were')} left out.")
+            notes.append(f"{counted(nuls, 'NUL character', 'was', 'were')} left out.")
         if blank:
-            told.append(f"--skip-blank left out {counted(blank, 'row')} without a text or a label.")
+            notes.append(f"--skip-blank left out {counted(blank, 'row')} without a text or a label.")
         if changed:
             became = [
                 f"{old!r} to {new!r} ({rows})" for of in self._spelled.values() for old, (new, rows) in of.items()
             ]
             more = f" and {len(became) - 10} more" if len(became) > 10 else ""
-            told.append(
+            notes.append(
                 f"--clean-labels changed the label of {counted(changed, 'row')}: {', '.join(became[:10])}{more}."
             )
-        return [*told, *self._notes.values()]
+        return [*notes, *self._notes.values()]
 
     def decoded(self, path: Path, encoding: str) -> str:
         """The text of a file, line ends made \\n, bad bytes replaced if they are to be."""

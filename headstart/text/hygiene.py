@@ -1,4 +1,4 @@
-"""What is wrong with data before anything is learned from it: copies, leaks, contradictions, lengths.
+"""What is wrong with data before anything is learned from it: duplicates, leaks, contradictions, lengths.
 
 Three kinds of duplicates are looked for: exact, contained and near (duplicates.py). A test row that is a duplicate of a
 training row is a leak.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Literal, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,57 +26,141 @@ from headstart.text.tokenizer import Tokenizer
 MOST_ROWS, MOST_WORDS = 400_000, 12_000_000  # beyond either, contained and near duplicates are not looked for
 SHOWN = 20  # examples of each finding
 SHOWN_LABELS = 5  # in a warning
-UNEVEN = 2.0  # times as many rows of the commonest class as of the rarest: macro-F1 leads
+UNEVEN = 2.0  # times as many rows of the majority class as of the rarest: macro-F1 leads
 LONG_WORDS, LONG_TOKENS = 400, 512  # of a text that most models cut: 512 tokens are about as many as they read
 _CUT = ": they are cut there, or read in windows with finetune --long window."
 
 Splits = Mapping[str, Sequence[Example]]  # in the order in which they are learned from: train, valid, test
 
 
-def check(splits: Splits) -> dict[str, Any]:
-    """Everything found in `splits`, as plain data; `warnings` says it in sentences."""
+Kind = Literal["exact", "contained", "near"]
+KINDS: tuple[Kind, ...] = ("exact", "contained", "near")
+
+# A pair of rows that are alike: their splits, and their places in these.
+RowPair = TypedDict("RowPair", {"in": list[str], "rows": list[int]})
+
+
+class DuplicateReport(TypedDict):
+    """Duplicates of one kind, by split."""
+
+    within: dict[str, int]  # rows that duplicate an earlier row of their own split
+    leaked: dict[str, int]  # rows that duplicate a row of an earlier split
+    rows: dict[str, list[int]]  # which these are
+    examples: list[RowPair]
+
+
+class Clash(TypedDict):
+    text: str
+    labels: dict[str, int]  # how many rows have each
+
+
+class Conflicts(TypedDict):
+    texts: int  # under more than one label
+    examples: list[Clash]
+
+
+class BlankRows(TypedDict):
+    """Rows, counted from 1."""
+
+    text: list[int]
+    label: list[int]
+
+
+class TokenFacts(TypedDict):
+    tokens: int
+    lengths: dict[str, float]  # quantiles
+    characters_per_token: float
+    unknown: int
+    truncated: NotRequired[int]  # rows that the context would cut
+
+
+class SplitFacts(TypedDict):
+    rows: int
+    labels: dict[str, int]
+    words: dict[str, float]  # quantiles
+    long: int  # rows of more than LONG_WORDS words
+    # With a tokenizer, its TokenFacts too:
+    tokens: NotRequired[int]
+    lengths: NotRequired[dict[str, float]]
+    characters_per_token: NotRequired[float]
+    unknown: NotRequired[int]
+    truncated: NotRequired[int]
+
+
+class HygieneReport(TypedDict):
+    splits: dict[str, SplitFacts]
+    exact: DuplicateReport | None
+    contained: DuplicateReport | None  # None: the data are too large to look for these
+    near: DuplicateReport | None
+    conflicts: Conflicts
+    duplicates: dict[str, int]  # rows of each split that duplicate an earlier one of it, of any kind
+    blank: dict[str, BlankRows]
+    overlapping_rows: dict[str, list[int]]  # rows of later splits that duplicate a row of an earlier one
+    warnings: list[str]
+    reading: NotRequired[dict[str, int]]  # these two: of `data check`
+    vocabulary: NotRequired[int]
+
+
+@dataclass(frozen=True)
+class _Duplicates:
+    """Rows of one kind of duplicates: inside a split by their number in all of them, across splits by that in their own."""
+
+    inside: dict[str, set[int]]
+    leaked: dict[str, set[int]]
+    examples: list[RowPair]
+
+    def report(self) -> DuplicateReport:
+        return {
+            "within": {name: len(rows) for name, rows in self.inside.items()},
+            "leaked": {name: len(self.leaked[name]) for name in list(self.leaked)[1:]},
+            "rows": {name: sorted(rows) for name, rows in self.leaked.items()},
+            "examples": self.examples,
+        }
+
+
+def check(splits: Splits) -> HygieneReport:
+    """Everything found in `splits`, as plain data; `warnings` has it in sentences."""
     rows = [(name, example) for name, examples in splits.items() for example in examples]
     texts = [normal(example.text) for _, example in rows]
     of = [name for name, _ in rows]
     numbers = {name: number for number, name in enumerate(splits)}
     words = Rows.read(texts, [numbers[name] for name in of])
     all_kinds = len(texts) <= MOST_ROWS and len(words.words) <= MOST_WORDS
-    kinds = (exact, contained, near) if all_kinds else (exact,)
-    alike = {kind.__name__: _by_split(kind(words), of, splits) for kind in kinds}
-    report: dict[str, Any] = {
+    found = [_by_split(kind(words), of, splits) for kind in ((exact, contained, near) if all_kinds else (exact,))]
+    report: HygieneReport = {
         "splits": {name: _describe(examples) for name, examples in splits.items()},
-        **{kind: alike.get(kind) for kind in ("exact", "contained", "near")},
+        "exact": found[0].report(),
+        "contained": found[1].report() if all_kinds else None,
+        "near": found[2].report() if all_kinds else None,
         "conflicts": _conflicts(rows, texts),
-        "duplicates": {
-            name: len({i for found in alike.values() for i in found["duplicates"][name]}) for name in splits
-        },
+        "duplicates": {name: len(set().union(*(kind.inside[name] for kind in found))) for name in splits},
         "blank": {name: _blank(examples) for name, examples in splits.items()},
         "overlapping_rows": {
-            name: sorted({i for found in alike.values() for i in found["rows"][name]}) for name in list(splits)[1:]
+            name: sorted(set().union(*(kind.leaked[name] for kind in found))) for name in list(splits)[1:]
         },
+        "warnings": [],
     }
-    for found in alike.values():
-        del found["duplicates"]  # counted; a list of them could be as long as the data
     report["warnings"] = _warnings(report, splits)
     return report
 
 
-def refuse_leaks(report: dict[str, Any]) -> None:
-    """For whoever would rather have no score than one on rows that were learned from."""
+def refuse_leaks(report: HygieneReport | None) -> None:
+    """For whoever would rather have no score than one on training rows."""
+    assert report is not None, "--strict-leakage needs the check of the rows"
     leaked, rows = len(report["overlapping_rows"]["test"]), report["splits"]["test"]["rows"]
     if leaked:
         raise DataError(
-            f"{leaked} of the {rows} test rows also stand among the rows learned from; --strict-leakage refuses them. "
+            f"{leaked} of the {rows} test rows also stand among the training rows; --strict-leakage refuses them. "
             "Remove them, or leave it out to see the scores with and without them.",
             "DATA_LEAK",
         )
 
 
-def token_facts(examples: Sequence[Example], tokenizer: Tokenizer, context: int | None) -> dict[str, Any]:
-    """Lengths in tokens, characters a token, unknown tokens, and the rows that a context would cut."""
+def token_facts(examples: Sequence[Example], tokenizer: Tokenizer, context: int | None) -> TokenFacts:
+    """Lengths in tokens, characters per token, unknown tokens, and the rows that a context would cut."""
     rows = tokenizer.encode([e.text for e in examples], boundaries=False)
     characters = sum(len(e.text) for e in examples)
-    facts: dict[str, Any] = {
+    facts: TokenFacts = {
         "tokens": len(rows.ids),
         "lengths": quantiles(rows.lengths),
         "characters_per_token": characters / max(1, len(rows.ids)),
@@ -86,13 +171,13 @@ def token_facts(examples: Sequence[Example], tokenizer: Tokenizer, context: int 
     return facts
 
 
-def _by_split(pairs: Found, of: Sequence[str], splits: Splits) -> dict[str, Any]:
-    """Copies inside each split, and rows of later splits that are like a row of an earlier one."""
+def _by_split(pairs: Found, of: Sequence[str], splits: Splits) -> _Duplicates:
+    """Duplicates inside each split, and rows of later splits that are like a row of an earlier one."""
     names = list(splits)
     first = {name: sum(len(splits[n]) for n in names[:k]) for k, name in enumerate(names)}
     inside: dict[str, set[int]] = {name: set() for name in names}
     leaked: dict[str, set[int]] = {name: set() for name in names}
-    shown: list[dict[str, Any]] = []
+    shown: list[RowPair] = []
     for i, j in zip(*(side.tolist() for side in pairs), strict=True):
         a, b = of[i], of[j]
         if a == b:
@@ -101,16 +186,10 @@ def _by_split(pairs: Found, of: Sequence[str], splits: Splits) -> dict[str, Any]
             leaked[b].add(j - first[b])
             if len(shown) < SHOWN:
                 shown.append({"in": [a, b], "rows": [i - first[a], j - first[b]]})
-    return {
-        "within": {name: len(rows) for name, rows in inside.items()},
-        "duplicates": inside,
-        "leaked": {name: len(leaked[name]) for name in names[1:]},
-        "rows": {name: sorted(rows) for name, rows in leaked.items()},
-        "examples": shown,
-    }
+    return _Duplicates(inside, leaked, shown)
 
 
-def _conflicts(rows: Sequence[tuple[str, Example]], texts: Sequence[str]) -> dict[str, Any]:
+def _conflicts(rows: Sequence[tuple[str, Example]], texts: Sequence[str]) -> Conflicts:
     labels: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for (_, example), text in zip(rows, texts, strict=True):
         if text and not is_blank(example.label):
@@ -120,7 +199,7 @@ def _conflicts(rows: Sequence[tuple[str, Example]], texts: Sequence[str]) -> dic
     return {"texts": len(clashing), "examples": [{"text": t[:200], "labels": dict(c)} for t, c in clashing[:SHOWN]]}
 
 
-def _blank(examples: Sequence[Example]) -> dict[str, list[int]]:
+def _blank(examples: Sequence[Example]) -> BlankRows:
     """The rows, counted from 1, that have no text, and those that have no label where others have one."""
     labelled = any(not is_blank(e.label) for e in examples)
     return {
@@ -129,7 +208,7 @@ def _blank(examples: Sequence[Example]) -> dict[str, list[int]]:
     }
 
 
-def _describe(examples: Sequence[Example]) -> dict[str, Any]:
+def _describe(examples: Sequence[Example]) -> SplitFacts:
     counts = Counter(e.label for e in examples)
     lengths = [len(e.text.split()) for e in examples]
     return {
@@ -147,78 +226,80 @@ def quantiles(values: Sequence[int] | NDArray[np.int64]) -> dict[str, float]:
     return {name: float(np.percentile(values, mark)) for name, mark in marks.items()}
 
 
-def advice(report: dict[str, Any], context: int | None = None) -> list[str]:
+def advice(report: HygieneReport, context: int | None = None) -> list[str]:
     """What to know before training, beside what is wrong: classes of uneven size, and texts that would be cut."""
-    told = []
+    notes = []
     first = next(iter(report["splits"].values()))
     shares = sorted(((n, label) for label, n in first["labels"].items() if not is_blank(label)), reverse=True)
     classes = not_classes({label: n for n, label in shares}) is None
     if classes and len(shares) > 1 and shares[0][0] > UNEVEN * shares[-1][0]:
         total = sum(n for n, _ in shares)
         common, rare = (f"{n / total:.0%} are {label!r}" for n, label in (shares[0], shares[-1]))
-        told.append(
+        notes.append(
             f"The classes are of very different sizes ({common}, {rare}): compare leads with macro-F1 then, and "
             "finetune --class-weights makes rare classes count as much as common ones."
         )
     for name, part in report["splits"].items():
         if part.get("truncated"):
-            told.append(f"{part['truncated']} of {part['rows']} {name} rows have more than {context} tokens{_CUT}")
+            notes.append(f"{part['truncated']} of {part['rows']} {name} rows have more than {context} tokens{_CUT}")
         elif "tokens" not in part and part["long"]:
-            told.append(
+            notes.append(
                 f"{part['long']} of {part['rows']} {name} rows have more than {LONG_WORDS} words, more than {LONG_TOKENS} "
                 f"tokens or so; the smaller sizes read 128 or 256{_CUT}"
             )
-    return told
+    return notes
 
 
-def _warnings(report: dict[str, Any], splits: Splits) -> list[str]:
-    told = []
+def _warnings(report: HygieneReport, splits: Splits) -> list[str]:
+    notes = []
     learned = list(splits)[:1]
     for name in list(splits)[1:]:
         if count := len(report["overlapping_rows"][name]):
-            told.append(
+            notes.append(
                 f"{count} of {len(splits[name])} {name} rows stand in {' or '.join(learned)} "
                 f"({_by_kind(report, 'leaked', name)})."
             )
         learned.append(name)
-    told += [
+    notes += [
         f"{count} of {len(splits[name])} {name} rows are duplicates of an earlier one ({_by_kind(report, 'within', name)})."
         for name, count in report["duplicates"].items()
         if count
     ]
-    told += [
+    notes += [
         f"{counted(len(rows), f'{name} row', 'has', 'have')} no {what} (row {first_few(rows)}); finetune and compare refuse "
         "such rows, unless --skip-blank leaves them out."
         for name, found in report["blank"].items()
-        for what, rows in found.items()
+        for what, rows in (("text", found["text"]), ("label", found["label"]))
         if rows
     ]
     if report["near"] is None:
-        told.append(
+        notes.append(
             f"More than {MOST_ROWS:,} rows or {MOST_WORDS:,} words: only exact duplicates were looked for, no contained "
             "or near ones."
         )
     if report["conflicts"]["texts"]:
-        told.append(f"{counted(report['conflicts']['texts'], 'text', 'stands', 'stand')} under more than one label.")
-    first: dict[str, int] = next(iter(report["splits"].values()), {"labels": {}})["labels"]
+        notes.append(f"{counted(report['conflicts']['texts'], 'text', 'stands', 'stand')} under more than one label.")
+    first = next((part["labels"] for part in report["splits"].values()), {})
     if why := not_classes({label: count for label, count in first.items() if not is_blank(label)}):
-        told.append(f"These may be no classes: {why}")
+        notes.append(f"These may be no classes: {why}")
     labels = sorted({label for part in report["splits"].values() for label in part["labels"] if not is_blank(label)})
-    told += _spelling(labels)
+    notes += _spelling(labels)
     single = [label for label, count in first.items() if count == 1 and len(labels) > 1 and label in labels]
     if len(single) == 1:
-        told.append(f"The label {single[0]!r} has one training row only.")
+        notes.append(f"The label {single[0]!r} has one training row only.")
     elif single:
-        told.append(f"{len(single)} labels have one training row only ({_few(single)}).")
+        notes.append(f"{len(single)} labels have one training row only ({_few(single)}).")
     for name in list(splits)[1:]:
         missing = [label for label in labels if label not in report["splits"][name]["labels"]]
         if missing and splits[name]:
-            told.append(f"There are no {name} rows of {_few(missing)}: how well a model knows them cannot be told.")
-    return told
+            notes.append(
+                f"There are no {name} rows of {_few(missing)}: how well a model knows them cannot be measured."
+            )
+    return notes
 
 
-def _by_kind(report: dict[str, Any], where: str, name: str) -> str:
-    kinds = [(report[kind][where][name], kind) for kind in ("exact", "contained", "near") if report[kind]]
+def _by_kind(report: HygieneReport, where: Literal["within", "leaked"], name: str) -> str:
+    kinds = [(found[where][name], kind) for kind in KINDS if (found := report[kind])]
     return ", ".join(f"{count} {kind}" for count, kind in kinds if count)
 
 

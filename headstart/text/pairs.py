@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from headstart.config import PairsConfig
 from headstart.errors import DataError
@@ -33,6 +33,18 @@ SWAPPED = 0.1  # how much better the wrong sides must fit before a file is taken
 class Pair:
     source: str
     target: str
+
+
+class PairFacts(TypedDict):
+    """What data.json holds of pairs; the inner keys are the names of the parts."""
+
+    rows: dict[str, int]
+    sources: dict[str, int]
+    blank_pairs: int
+    held_out: int
+    overlapping: dict[str, int]
+    reading: dict[str, int]
+    split_sha256: str
 
 
 @dataclass(frozen=True)
@@ -54,7 +66,7 @@ class Pairs:
         known, others = {normal(p.source) for p in self.train}, {"valid": self.valid, "test": self.test}
         return {name: sum(normal(p.source) in known for p in rows) for name, rows in others.items()}
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> PairFacts:
         """Sizes and what is the matter with the rows, for data.json."""
         parts = self.parts()
         return {

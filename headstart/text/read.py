@@ -137,8 +137,8 @@ def unlabelled(path: str | Path, label_column: str | None, reading: Reading = PL
         hint = _unknown_table(table, reading)
         return f"{path} {hint}. It was read as plain text." if hint else None
     names = [name or "(no name)" for name in header_of(table, reading).names]
-    told = f"{path} has no column called {', '.join(LABEL_COLUMNS[:5])} or the like, so its rows are checked without labels"
-    return f"{told}; the columns are {', '.join(names)}. Name one with --label-column." if len(names) > 1 else None
+    problem = f"{path} has no column called {', '.join(LABEL_COLUMNS[:5])} or the like, so its rows are checked without labels"
+    return f"{problem}; the columns are {', '.join(names)}. Name one with --label-column." if len(names) > 1 else None
 
 
 def _unknown_table(path: Path, reading: Reading) -> str | None:
@@ -165,7 +165,7 @@ def _tidied(path: Path, examples: list[Example], reading: Reading, known: Sequen
     if isinstance(how, LabelledConfig) and how.skip_blank:
         kept = [example for example in examples if not is_blank(example.text) and not is_blank(example.label)]
         reading.skipped(str(path), len(examples) - len(kept))
-        examples = kept or examples  # where all are blank, they are told as blank
+        examples = kept or examples  # where all are blank, they are reported as blank
     if isinstance(how, LabelledConfig) and how.clean_labels:
         right = spellings((e.label for e in examples if not is_blank(e.label)), known)
         changed = Counter(e.label for e in examples if e.label in right)

@@ -1,7 +1,7 @@
 """Train, validation and test rows: given or made, and what they share.
 
 A made split goes by a hash of the text, so it is the same on every machine, does not depend on the order of
-the file, and never puts two copies of one text on different sides.
+the file, and never puts duplicates of one text on different sides.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypedDict, TypeVar
 
 from headstart.config import CorpusConfig, LabelledConfig
 from headstart.errors import DataError, did_you_mean
 from headstart.text.classes import not_classes
 from headstart.text.duplicates import normal
 from headstart.text.files import PLAIN, Reading
-from headstart.text.hygiene import check
+from headstart.text.hygiene import HygieneReport, check
 from headstart.text.read import Example, read_corpus, read_labelled
 
 T = TypeVar("T")
@@ -33,6 +33,16 @@ class Corpus:
     reading: Reading = PLAIN  # what had to be changed in the files
 
 
+class LabelledFacts(TypedDict):
+    """What data.json holds of labelled rows; the inner keys are the names of the parts."""
+
+    rows: dict[str, int]
+    labels: dict[str, dict[str, int]]
+    reading: dict[str, int]
+    hygiene: HygieneReport | None  # None: not looked for
+    split_sha256: str
+
+
 @dataclass(frozen=True)
 class Labelled:
     train: list[Example]
@@ -43,13 +53,13 @@ class Labelled:
 
     @property
     def commonest(self) -> str:
-        """The label that most training rows have: always saying it is the least that a model must beat."""
+        """The majority class of the training rows: always predicting it is the least that a model must beat."""
         return Counter(e.label for e in self.train).most_common(1)[0][0]
 
     def parts(self) -> dict[str, list[Example]]:
         return {"train": self.train, "valid": self.valid, "test": self.test}
 
-    def facts(self, look_for_copies: bool = True) -> dict[str, Any]:
+    def facts(self, look_for_copies: bool = True) -> LabelledFacts:
         """Sizes, label counts, and what is wrong with the rows, for data.json."""
         parts = self.parts()
         hygiene = check(parts) if look_for_copies else None
@@ -160,12 +170,12 @@ def draw(data: Labelled, labels: int, seed: int) -> Labelled:
 def hash_split(
     items: Sequence[T], texts: Sequence[str], strata: Sequence[Hashable], fraction: float, seed: int
 ) -> tuple[list[T], list[T]]:
-    """(the rest, `fraction` of every stratum), copies of one text always on one side, order kept."""
-    copies: dict[str, list[int]] = defaultdict(list)
+    """(the rest, `fraction` of every stratum), exact duplicates always on one side, order kept."""
+    duplicates: dict[str, list[int]] = defaultdict(list)
     for i, text in enumerate(texts):
-        copies[normal(text)].append(i)
+        duplicates[normal(text)].append(i)
     groups: dict[Hashable, list[tuple[str, list[int]]]] = defaultdict(list)
-    for key, rows in copies.items():
+    for key, rows in duplicates.items():
         stratum = min((strata[i] for i in rows), key=repr)  # not the first: that would depend on the order
         groups[stratum].append((digest(str(seed), key), rows))
     taken: set[int] = set()

@@ -1,6 +1,6 @@
 """Rows and columns: separated values, JSON, JSON lines, Parquet and Arrow, all read as named columns of text.
 
-A fault is told with the line (or row) where it stands. Numbers and truth values become text as they are written.
+A fault is reported with the line (or row) where it stands. Numbers and truth values become text as they are written.
 """
 
 from __future__ import annotations

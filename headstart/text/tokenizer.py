@@ -28,7 +28,7 @@ from headstart.text.tokenizer_json import MOST_BYTES, check_tokenizer_json
 from headstart.text.visible import is_whole
 from headstart.text.vocabulary import KINDS, learn, pieces
 
-# The names under which tokenizers made elsewhere keep the same five roles, most specific first.
+# The names under which external tokenizers keep the same five roles, most specific first.
 ROLES = {
     "pad": ("<pad>", "[PAD]", "<|pad|>"),
     "unk": ("<unk>", "[UNK]"),
@@ -116,8 +116,8 @@ class Tokenizer:
                     return cls(backend, check_tokenizer_json(backend.to_str()))
             return cls.from_json(file.read_text("utf-8"))
         except (ModelError, ValueError) as error:
-            told = str(error).rstrip(".")
-            raise ModelError(f"{file}: not a usable tokenizer ({told}).") from None
+            reason = str(error).rstrip(".")
+            raise ModelError(f"{file}: not a usable tokenizer ({reason}).") from None
 
     @classmethod
     def from_json(cls, text: str) -> Tokenizer:
@@ -135,7 +135,7 @@ class Tokenizer:
 
     @property
     def largest(self) -> int:
-        """The largest id; in tokenizers made elsewhere there may be holes below it."""
+        """The largest id; in external tokenizers there may be holes below it."""
         return max(self.backend.get_vocab(with_added_tokens=True).values(), default=0)
 
     @property
@@ -196,8 +196,8 @@ class Tokenizer:
         return self.by_character or self.decode(halves) == "ab"
 
     @property
-    def unsaid(self) -> list[int]:
-        """The special tokens that no text has; the end is one that it has."""
+    def suppressed(self) -> list[int]:
+        """Ids that are never generated: the special tokens that no text has. The end is one that it has."""
         special = {self.pad, self.start, self.unk, self.mask} - {self.end, None}
         return sorted(i for i in special if i is not None)
 
@@ -227,7 +227,7 @@ class Tokenizer:
                 return str(self.backend.decode([int(i)], skip_special_tokens=False))
         return str(token).replace("▁", " ")
 
-    def unread(self, text: str) -> list[str]:
+    def unknown_pieces(self, text: str) -> list[str]:
         """The parts of a text that the vocabulary does not have."""
         with _library():
             found = self.backend.encode(text, add_special_tokens=False)
@@ -274,9 +274,9 @@ def truncated(rows: TokenRows, limit: int, end: int | None = None) -> tuple[Toke
 
 
 def rows_to_read(texts: Sequence[str], tokenizer: Tokenizer, causal: bool, context: int) -> tuple[TokenRows, int]:
-    """Texts as a model reads them to say something of the whole, and how many had to be cut.
+    """Texts as a model reads them to classify or embed the whole, and how many had to be cut.
 
-    A causal one has read the whole text at its last token, so no end token follows it; a two-way one sees a start and
+    A causal one has read the whole text at its last token, so no end token follows it; a bidirectional one sees a start and
     an end.
     """
     return truncated(tokenizer.encode(texts, end=not causal), context, None if causal else tokenizer.end)

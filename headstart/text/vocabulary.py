@@ -101,7 +101,7 @@ def _wordpiece(vocab: int, fed: int) -> tuple[Tokenizer, trainers.Trainer]:
 
 
 def _word(vocab: int, fed: int) -> tuple[Tokenizer, trainers.Trainer]:
-    """Whole words and punctuation marks, the commonest first; the others are unknown."""
+    """Whole words and punctuation marks, the most frequent first; the others are unknown."""
     tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [_words_with_their_space(), pre_tokenizers.Punctuation("isolated")]

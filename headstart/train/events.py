@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,7 +36,7 @@ class Events:
         if step:
             self._write(step=step + 1, session_log=SessionLog(status=SessionLog.START))
 
-    def add(self, split: str, scores: dict[str, Any], step: int) -> None:
+    def add(self, split: str, scores: Mapping[str, Any], step: int) -> None:
         numbers = {name: value for name, value in scores.items() if isinstance(value, (int, float))}
         values = [self._summary.Value(tag=f"{n}/{split}", simple_value=v) for n, v in numbers.items() if self._log]
         if values:

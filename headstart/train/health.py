@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
@@ -59,7 +59,7 @@ class Health:
         if not bool(total.isfinite().all()):
             raise DivergedError(f"The weights are not finite after step {now.step} ({self._where(now)}). {REMEDY}")
 
-    def check_scores(self, scores: dict[str, Any], now: Progress) -> None:
+    def check_scores(self, scores: Mapping[str, Any], now: Progress) -> None:
         if not math.isfinite(scores["loss"]):
             raise DivergedError(f"The validation loss is not finite at step {now.step}. {REMEDY}")
 

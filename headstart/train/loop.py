@@ -6,7 +6,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
@@ -34,9 +34,9 @@ B_contra = TypeVar("B_contra", bound=AnyBatch, contravariant=True)
 class Task(Protocol[M_contra, B_contra]):
     def loss(self, model: M_contra, batch: B_contra) -> tuple[Tensor, float]: ...
 
-    def evaluate(self, model: M_contra, batches: Iterable[B_contra]) -> dict[str, Any]: ...
+    def evaluate(self, model: M_contra, batches: Iterable[B_contra]) -> Mapping[str, Any]: ...
 
-    def rank(self, scores: dict[str, Any]) -> tuple[float, ...]:
+    def rank(self, scores: Mapping[str, Any]) -> tuple[float, ...]:
         """Picks the kept weights; larger is better."""
         ...
 

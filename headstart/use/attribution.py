@@ -30,7 +30,7 @@ AT_ONCE = 32  # rows in one pass
 
 
 def attribute(model: Model, tokenizer: Tokenizer, ids: Sequence[int], labels: Sequence[str], label: str) -> Attribution:
-    """What each token of a text says for `label`."""
+    """The evidence of each token of a text for `label`."""
     if label not in labels:
         raise ConfigError(
             f"This model has no label '{label}'. It has {', '.join(labels)}.{did_you_mean(label, labels)}"
@@ -49,13 +49,13 @@ def attribute(model: Model, tokenizer: Tokenizer, ids: Sequence[int], labels: Se
 
 
 def class_evidence(label: str, found: Sequence[Attribution], special: Sequence[str]) -> ClassEvidence:
-    """The mean over the texts of a class of what each token said for it; special tokens say nothing."""
-    said = defaultdict(list)
+    """The mean evidence of each token over the texts of a class, without special tokens."""
+    by_token = defaultdict(list)
     for attribution in found:
         for token, evidence in zip(attribution.tokens, attribution.evidence, strict=True):
             if token not in special:
-                said[token].append(evidence)
-    tokens = [TokenEvidence(token, sum(values) / len(values), len(values)) for token, values in said.items()]
+                by_token[token].append(evidence)
+    tokens = [TokenEvidence(token, sum(values) / len(values), len(values)) for token, values in by_token.items()]
     return ClassEvidence(
         label,
         len(found),

@@ -57,14 +57,14 @@ class LanguageModel(BaseEstimator):  # type: ignore[misc]
         }
         with _nothing_kept():
             pretrain(parse(PretrainConfig, merge(given, self.settings or {})), folder.run)
-        self.folder_, self.model_ = folder, language.LanguageModel.load(folder.run)
+        self.folder_, self.model_ = folder, language.LoadedLanguageModel.load(folder.run)
         return self
 
     @classmethod
     def load(cls, run: str | Path) -> Self:
         """The language model of a run, or one that `save` wrote."""
         model = cls()
-        model.folder_, model.model_ = _Folder(Path(run)), language.LanguageModel.load(run)
+        model.folder_, model.model_ = _Folder(Path(run)), language.LoadedLanguageModel.load(run)
         return model
 
     def save(self, folder: str | Path) -> None:
@@ -72,12 +72,12 @@ class LanguageModel(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "model_")
         self.folder_.copy(folder)
 
-    def generate(self, prompt: str, tokens: int = 40, how: Sampling | None = None, top: int = 0) -> dict[str, Any]:
+    def generate(self, prompt: str, tokens: int = 40, how: Sampling | None = None, top: int = 0) -> language.Generated:
         """Text after `prompt`, with the probability of each new token and the `top` most probable in its place."""
         check_is_fitted(self, "model_")
         return self.model_.generate(prompt, tokens, how or Sampling(), top)
 
-    def evaluate(self, *given: Any, **named: Any) -> dict[str, Any]:
+    def evaluate(self, *given: Any, **named: Any) -> language.LanguageEvaluation:
         """Loss on the text of files; see headstart evaluate."""
         check_is_fitted(self, "model_")
         return self.model_.evaluate(*given, **named)
@@ -137,7 +137,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The classifier of a run, or one that `save` wrote; its labels are texts."""
         model = cls()
         folder = _Folder(Path(run))
-        model._use(folder, {label: label for label in predict.Classifier.load(run).labels})
+        model._use(folder, {label: label for label in predict.LoadedClassifier.load(run).labels})
         return model
 
     def save(self, folder: str | Path) -> None:
@@ -156,7 +156,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.classes_[best]
 
     def _use(self, folder: _Folder, names: dict[str, Any]) -> None:
-        self.folder_, self.model_ = folder, predict.Classifier.load(folder.run)
+        self.folder_, self.model_ = folder, predict.LoadedClassifier.load(folder.run)
         self.classes_ = np.array(sorted(names.values()))
         order = [names[label] for label in self.model_.labels]
         self._columns = [order.index(label) for label in self.classes_.tolist()]

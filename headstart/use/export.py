@@ -11,7 +11,7 @@ import json
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from safetensors.torch import save
@@ -39,7 +39,11 @@ ALLOWED = 1e-4  # difference of a logit; what is larger is a fault of ours, and 
 Tensors = dict[str, Tensor]
 
 
-def export_transformers(run: str | Path, out: str | Path) -> dict[str, Any]:
+# What was written: the folder, the class of transformers, the largest difference of a logit from the run.
+TransformersExport = TypedDict("TransformersExport", {"out": str, "class": str, "largest_difference": float})
+
+
+def export_transformers(run: str | Path, out: str | Path) -> TransformersExport:
     """A folder that transformers' Auto classes open, with the same logits; what was written and how it was checked."""
     opened, folder = Run.open(run), Path(out)
     if folder.exists():
@@ -197,10 +201,10 @@ def card(run: Run, saved: Saved, made: str) -> str:
     classifier = saved.head.kind == "classify"
     task = "text-classification" if classifier else "text-generation" if saved.config.causal else "fill-mask"
     with complaints(run.path / "model"):
-        told = read_regular(run.path / "model" / "README.md").decode().strip()
+        readme = read_regular(run.path / "model" / "README.md").decode().strip()
     files = "\n".join(f"- {named(f['file'])}, SHA-256 {plain(f['sha256'])}" for f in data["files"])
     parts = [
-        f"---\nlibrary_name: transformers\npipeline_tag: {task}\ntags: [headstart]\n---\n\n{told}",
+        f"---\nlibrary_name: transformers\npipeline_tag: {task}\ntags: [headstart]\n---\n\n{readme}",
         f"It opens as `{made}` of transformers, with the logits it has in Headstart.",
         f"## Data\n\n{files}",
     ]
@@ -235,7 +239,7 @@ def _scores(result: Mapping[str, Any]) -> str:
     common = result["commonest"]
     return (
         "\n".join(lines)
-        + f"\n\nAlways saying '{plain(common['label'])}' scores {common.get('test', common.get('valid')):.4f}."
+        + f"\n\nThe majority class '{plain(common['label'])}' scores {common.get('test', common.get('valid')):.4f}."
     )
 
 

@@ -26,7 +26,7 @@ from headstart.quantities import counted
 from headstart.runs.model_dir import Saved, read_model
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
-from headstart.show.attention import AttentionMaps, square
+from headstart.show.attention import AttentionMaps, causal_mask
 from headstart.show.attribution import ClassAttribution
 from headstart.show.labels import LabelProbabilities
 from headstart.show.probabilities import Belief, Place, TokenProbabilities
@@ -54,7 +54,7 @@ class Inspector:
 
     @classmethod
     def load(cls, path: str | Path) -> Inspector:
-        """The model of a run; or one made elsewhere, in a folder, a pack or on the Hugging Face hub."""
+        """The model of a run; or an external one, in a folder, a pack or on the Hugging Face hub."""
         if made_elsewhere(str(path)):
             return cls(open_base(str(path)), str(path))
         run = Run.open(path)
@@ -76,7 +76,7 @@ class Inspector:
         head: str = "mean",
         label: str | None = None,
     ) -> Inspection:
-        """What the model makes of `text`, and of up to `tokens` tokens that it adds itself, chosen as `how` says.
+        """What the model makes of `text`, and of up to `tokens` tokens that it adds itself, sampled by `how`.
 
         `label` is the one for which each token is asked; the most probable if not given.
         """
@@ -93,12 +93,12 @@ class Inspector:
         names = [self.tokenizer.piece(i) for i in ids]
         found: list[View] = []
         if self.kind == "classify":
-            said = label_probabilities(self.model, ids, self.labels)
+            labelled = label_probabilities(self.model, ids, self.labels)
             if "labels" in views:
-                found.append(said)
+                found.append(labelled)
             if "attribution" in views:
                 found.append(
-                    attribute(self.model, self.tokenizer, ids, self.labels, label or next(iter(said.probabilities)))
+                    attribute(self.model, self.tokenizer, ids, self.labels, label or next(iter(labelled.probabilities)))
                 )
         if "probabilities" in views:
             found.append(token_probabilities(self.model, self.tokenizer, ids, top, temperature, given))
@@ -181,7 +181,7 @@ class Inspector:
         room = self.model.base.max_len - len(ids)
         if tokens > room:
             raise ConfigError(f"This model reads {self.model.base.max_len} tokens, so {room} can follow this text.")
-        step, end, never = LanguageStep(self.model), self.tokenizer.end, self.tokenizer.unsaid
+        step, end, never = LanguageStep(self.model), self.tokenizer.end, self.tokenizer.suppressed
         added = generate(step, torch.tensor([ids]), tokens, end, how, never=never)
         return [*ids, *(choice.id for choice in added)]
 
@@ -214,9 +214,9 @@ def is_translator(run: str | Path) -> bool:
 
 def inspect_translation(run: str | Path, text: str, layer: int = 0, head: str = "mean") -> Inspection:
     """Where a translator looked while it translated `text`, or each of its words."""
-    from headstart.use.translate import Translations  # its scores load scipy, which takes half as long as torch
+    from headstart.use.translate import LoadedTranslator  # its scores load scipy, which takes half as long as torch
 
-    attended = Translations.load(run).attention(text)
+    attended = LoadedTranslator.load(run).attention(text)
     maps = [replace(view, layer=layer, head=head, part=part) for a in attended for part, view in a.maps.items()]
     if not maps:
         raise ModelError("This model has no attention: its decoder sees one state of the whole source, and no tokens.")
@@ -236,7 +236,7 @@ def attention_maps(
 ) -> AttentionMaps:
     """Where each token looked, in every layer and head."""
     weights = torch.stack([w[0] for w in model.look(*_batch(ids)).attention]).float().cpu().numpy()  # (L, H, T, T)
-    allowed = square(len(ids)) if model.base.causal else None
+    allowed = causal_mask(len(ids)) if model.base.causal else None
     return AttentionMaps(names, names, np.ascontiguousarray(weights), allowed, layer=layer, head=head)
 
 
@@ -273,7 +273,7 @@ def token_probabilities(
 
 
 def _hidden_in_turn(model: Model, tokenizer: Tokenizer, ids: Sequence[int]) -> dict[int, Tensor]:
-    """The logits at each token of a two-way model that could not see just that token."""
+    """The logits at each token of a bidirectional model that could not see just that token."""
     if tokenizer.mask is None:
         raise ModelError("This tokenizer has no mask token, so no token can be hidden.")
     plain = [t for t, i in enumerate(ids) if i not in (tokenizer.start, tokenizer.end)]

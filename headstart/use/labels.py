@@ -1,13 +1,23 @@
-"""Labels that a model knows, and probabilities made into records that say which of them won. No torch."""
+"""Labels that a model knows, and probabilities as records with the label that won. No torch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from headstart.errors import DataError
 from headstart.text.read import Example
+
+
+class Prediction(TypedDict):
+    label: str
+    probabilities: dict[str, float]  # of every label, most probable first
+
+
+class LabelledText(Prediction):
+    text: str
+    also: NotRequired[dict[str, Prediction]]  # those of other runs, by name, which the command line adds
 
 
 def known_rows(examples: list[Example], labels: Sequence[str], data: str | Path) -> list[Example]:
@@ -22,13 +32,13 @@ def known_rows(examples: list[Example], labels: Sequence[str], data: str | Path)
     return examples
 
 
-def labelled(labels: Sequence[str], texts: Sequence[str], rows: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
+def labelled(labels: Sequence[str], texts: Sequence[str], rows: Sequence[Sequence[float]]) -> list[LabelledText]:
     """The label of each text and the probability of every label, most probable first.
 
     >>> labelled(["bad", "good"], ["a fine film"], [[0.25, 0.75]])
     [{'text': 'a fine film', 'label': 'good', 'probabilities': {'good': 0.75, 'bad': 0.25}}]
     """
-    records = []
+    records: list[LabelledText] = []
     for text, row in zip(texts, rows, strict=True):
         ranked = sorted(zip(labels, row, strict=True), key=lambda pair: -pair[1])
         records.append({"text": text, "label": ranked[0][0], "probabilities": dict(ranked)})

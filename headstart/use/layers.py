@@ -26,7 +26,7 @@ AT_ONCE = 32  # rows in one pass
 
 @torch.inference_mode()
 def logit_lens(model: Model, tokenizer: Tokenizer, ids: Sequence[int]) -> LogitLens:
-    """What a causal language model would say after each token if it ended at each layer."""
+    """What a causal language model would predict after each token if it ended at each layer."""
     if not model.base.causal:
         raise ModelError("The logit lens asks what follows each token; a masked model predicts hidden ones.")
     row = torch.tensor([list(ids)])

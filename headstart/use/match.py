@@ -1,10 +1,10 @@
-"""A finished matcher put to work: recall on other captions, and pictures classified by the names of their labels."""
+"""A finished matcher put to work: recall on other captions, and images classified by the names of their labels."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import torch
 
@@ -16,20 +16,41 @@ from headstart.images.read import refuse_bad
 from headstart.jobs.match import scores_of
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
-from headstart.tasks.metrics import class_scores
-from headstart.tasks.retrieve import Embedded
+from headstart.tasks.metrics import ClassScores, class_scores
+from headstart.tasks.retrieve import Embedded, MatchScores
 from headstart.use.search import ImageSearch
 
 TEMPLATES = ("a photo of a {}", "a picture of a {}", "{}")  # a label becomes the mean of these captions
 
 
-def evaluate(model: str, data: CaptionsConfig, watch: Watch | None = None) -> dict[str, Any]:
-    """Recall of the matcher on all captions of a table, both ways, with intervals, beside what guessing would score."""
+class MatchEvaluation(MatchScores):
+    trained_on: dict[str, int]  # how many of the images are among those that the run was trained on
+    blank_rows: int
+    bad_images: dict[str, str]
+
+
+class LabelledImage(TypedDict):
+    file: str
+    label: str
+    probabilities: dict[str, float]
+
+
+class ImageLabels(TypedDict):
+    labels: list[str]
+    templates: list[str]
+    images: list[LabelledImage]
+    scores: ClassScores | None  # None where no folder is named like a label
+    trained_on: dict[str, int]
+    bad_images: dict[str, str]
+
+
+def evaluate(model: str, data: CaptionsConfig, watch: Watch | None = None) -> MatchEvaluation:
+    """Recall of the matcher on all captions of a table, in both directions, with intervals, beside what guessing would score."""
     found, matcher = read_captions(data), open_matcher(model)
     seen = matcher.index(found.folder, list(found.captions), watch)
     refuse_bad(seen.bad, data.strict, len(seen.files), str(found.folder))
     if len(seen.files) < 2:
-        raise DataError(f"{data.pairs}: one picture cannot be mistaken for another; more are needed.", "DATA_SMALL")
+        raise DataError(f"{data.pairs}: one image cannot be mistaken for another; more are needed.", "DATA_SMALL")
     texts = [(i, text) for i, file in enumerate(seen.files) for text in found.captions[file]]
     embedded = Embedded(
         matcher.embed_texts([text for _, text in texts]),
@@ -62,11 +83,11 @@ def classify(
     templates: Sequence[str] = TEMPLATES,
     strict: bool = False,
     watch: Watch | None = None,
-) -> dict[str, Any]:
-    """A label for each picture of a folder, from the names of the labels alone.
+) -> ImageLabels:
+    """A label for each image of a folder, from the names of the labels alone.
 
-    Without `labels`, they are the names of the sub-folders. Where pictures lie in sub-folders that are named like
-    labels, accuracy is told too.
+    Without `labels`, they are the names of the sub-folders. Where images lie in sub-folders that are named like
+    labels, accuracy is reported too.
     """
     search = ImageSearch.open(folder, model, strict, watch)
     above = [Path(file).parts[-2] if len(Path(file).parts) > 1 else "" for file in search.files]
@@ -75,7 +96,7 @@ def classify(
         raise UserError("Classifying needs two labels or more: --labels cat,dog,horse, or a sub-folder for each.")
     for template in templates:
         if template.count("{}") != 1:
-            raise UserError(f"A template says where the label stands with {{}}, once: '{template}' does not.")
+            raise UserError(f"A template has {{}} once, where the label stands: '{template}' does not.")
     captions = [template.replace("{}", name) for name in names for template in templates]
     each = search.matcher.embed_texts(captions).unflatten(0, (len(names), len(templates))).mean(1)
     cosines = search.images @ torch.nn.functional.normalize(each, dim=-1).T  # (M, labels)

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from headstart.runs.manifest import verifying
 from headstart.text.files import check_file
 from headstart.text.protobuf import Bytes, fields
 from headstart.text.tokenizer import Tokenizer, rows_to_read
-from headstart.use.labels import labelled
+from headstart.use.labels import LabelledText, labelled
 
 AT_ONCE = 64  # texts
 LONGEST_CONTEXT = 1_000_000  # tokens
@@ -40,8 +40,16 @@ _INSIDE: dict[str, dict[int, str]] = {
 MOST_FIELDS = 5_000_000
 
 
+class OnnxFacts(TypedDict):
+    """The metadata of the file."""
+
+    labels: list[str]
+    causal: bool
+    context: int  # tokens
+
+
 class OnnxClassifier:
-    def __init__(self, session: Any, tokenizer: Tokenizer, facts: dict[str, Any], file: str | Path = "") -> None:
+    def __init__(self, session: Any, tokenizer: Tokenizer, facts: OnnxFacts, file: str | Path = "") -> None:
         self.session, self.tokenizer, self.facts, self.file = session, tokenizer, facts, file
         self.labels: tuple[str, ...] = tuple(facts["labels"])
 
@@ -56,12 +64,12 @@ class OnnxClassifier:
         _must_be_whole(data, file)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
-        options.log_severity_level = 4  # what is wrong is told by us
+        options.log_severity_level = 4  # errors are reported by us
         try:
             _must_be_alone(memoryview(data))
             session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-            told = session.get_modelmeta().custom_metadata_map
-            facts, tokenizer = _checked(json.loads(told["headstart"]), session), _tokenizer(told["tokenizer"])
+            metadata = session.get_modelmeta().custom_metadata_map
+            facts, tokenizer = _checked(json.loads(metadata["headstart"]), session), _tokenizer(metadata["tokenizer"])
         except KeyError:
             raise ModelError(f"{file}: not a file that headstart export wrote (its metadata are missing).") from None
         except UserError as error:
@@ -73,7 +81,7 @@ class OnnxClassifier:
         return cls(session, tokenizer, facts, file)
 
     def probabilities(self, texts: Sequence[str]) -> list[list[float]]:
-        """One row a text, one column a label."""
+        """One row per text, one column per label."""
         if isinstance(texts, str):
             raise TypeError("texts is a list of texts; for one text give [text]")
         if not texts:
@@ -87,7 +95,7 @@ class OnnxClassifier:
         powers = np.exp(found - found.max(1, keepdims=True))
         return (powers / powers.sum(1, keepdims=True)).tolist()
 
-    def predict(self, texts: Sequence[str]) -> list[dict[str, Any]]:
+    def predict(self, texts: Sequence[str]) -> list[LabelledText]:
         """The label of each text and the probability of every label, most probable first."""
         return labelled(self.labels, texts, self.probabilities(texts))
 
@@ -112,7 +120,7 @@ def sealed(data: bytes) -> bytes:
 
 
 def _must_be_whole(data: bytes, file: str | Path) -> None:
-    """Refuse a file that is not as it was written; one without a hash is older than these, or made elsewhere."""
+    """Refuse a file that is not as it was written; one without a hash is older than these, or external."""
     end = len(data) - len(_SEAL) - _DIGITS
     if not verifying() or end < 0 or not data.startswith(_SEAL, end):
         return
@@ -147,7 +155,7 @@ def _tokenizer(text: str) -> Tokenizer:
         raise ModelError(f"Its tokenizer cannot be used ({error}).") from None
 
 
-def _checked(facts: Any, session: Any) -> dict[str, Any]:
+def _checked(facts: Any, session: Any) -> OnnxFacts:
     """The facts of the metadata, held against their kinds and against the model."""
     damaged = ModelError("Its metadata are damaged. Export it again.")
     if not isinstance(facts, dict):
@@ -165,4 +173,4 @@ def _checked(facts: Any, session: Any) -> dict[str, Any]:
     last = outputs["logits"][-1] if outputs["logits"] else None
     if labels and isinstance(last, int) and last != len(labels):
         raise ModelError(f"It has {len(labels)} labels, and gives {last} numbers. Export it again.")
-    return facts
+    return {"labels": labels, "causal": causal, "context": context}

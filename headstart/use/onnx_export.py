@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from headstart.errors import ModelError, UserError
 from headstart.runs.disk import write_file
 from headstart.runs.model_dir import Saved, read_model
 from headstart.runs.run import Run
-from headstart.tasks.metrics import class_scores
+from headstart.tasks.metrics import ClassScores, class_scores
 from headstart.text.batch import pad
 from headstart.text.read import Example, read_labelled
 from headstart.text.tokenizer import Tokenizer
@@ -32,7 +32,25 @@ EXAMPLE = Path(__file__).with_name("onnx_example.py")
 ALLOWED = 1e-3  # difference of a logit; what is larger is a fault of ours, and nothing is left behind
 
 
-def export_onnx(run: str | Path, out: str | Path, examples: list[Example] | None = None) -> dict[str, Any]:
+class QuantizedScores(TypedDict):
+    bytes: int
+    single: ClassScores  # single precision
+    int8: ClassScores
+
+
+class QuantizedExport(QuantizedScores):
+    out: str
+
+
+class OnnxExport(TypedDict):
+    out: str
+    example: str
+    bytes: int
+    largest_difference: float  # of a logit, from the run
+    int8: NotRequired[QuantizedExport]
+
+
+def export_onnx(run: str | Path, out: str | Path, examples: list[Example] | None = None) -> OnnxExport:
     """One .onnx file with the model, its tokenizer and its labels; what was written and how it was checked.
 
     A program beside it shows its use without Headstart. With labelled rows, there is a second one beside it with its matrices in 8 bits, and the accuracy of both on them.
@@ -51,7 +69,7 @@ def export_onnx(run: str | Path, out: str | Path, examples: list[Example] | None
     with tempfile.TemporaryDirectory(dir=file.parent, prefix=".export-") as folder:
         draft, draft_small = Path(folder) / "model.onnx", Path(folder) / "small.onnx"
         write_onnx(draft, saved)
-        result: dict[str, Any] = {
+        result: OnnxExport = {
             "out": str(file),
             "example": str(example),
             "bytes": draft.stat().st_size,
@@ -78,7 +96,7 @@ def rows_to_score(
     return known_rows(read_labelled(data, text_column, label_column), labels, data)
 
 
-def _int8(file: Path, small: Path, examples: list[Example]) -> dict[str, Any]:
+def _int8(file: Path, small: Path, examples: list[Example]) -> QuantizedScores:
     """Write the same model with its matrices in 8 bits; its size, and the accuracy of both on labelled rows."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -91,7 +109,7 @@ def _int8(file: Path, small: Path, examples: list[Example]) -> dict[str, Any]:
     }
 
 
-def _scored(model: OnnxClassifier, examples: list[Example]) -> dict[str, Any]:
+def _scored(model: OnnxClassifier, examples: list[Example]) -> ClassScores:
     rows = model.probabilities([e.text for e in examples])
     target = [model.labels.index(e.label) for e in examples]
     return class_scores(target, [int(np.argmax(row)) for row in rows], len(model.labels))
@@ -127,7 +145,7 @@ def put_metadata(model: Any, tokenizer: Tokenizer, labels: Sequence[str], causal
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """Without what the exporter and the quantizer have to say about their own parts."""
+    """Without the warnings of the exporter and the quantizer about their own parts."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -4,47 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from headstart.errors import ModelError
+from headstart.config import FinetuneConfig
+from headstart.runs.kinds import must_be
 from headstart.runs.model_dir import Saved, read_model
 from headstart.runs.run import Run
 from headstart.tasks.classify import most_probable, probabilities
-from headstart.tasks.metrics import class_scores, confusion, scores_by_class
+from headstart.tasks.metrics import ClassScores, PerClassScores, class_scores, confusion, scores_by_class
 from headstart.text.files import PLAIN, Reading
 from headstart.text.read import read_labelled
-from headstart.use.labels import known_rows, labelled
+from headstart.use.labels import LabelledText, known_rows, labelled
 
 
-class Classifier:
+class ClassifierEvaluation(ClassScores):
+    labels: list[str]
+    confusion: list[list[int]]  # a row for each true class, a column for each predicted one
+    classes: dict[str, PerClassScores]
+
+
+class LoadedClassifier:
+    """The classifier of a finished run; the estimator TextClassifier trains one."""
+
     def __init__(self, saved: Saved) -> None:
         self.saved = saved
         self.labels = saved.head.labels
 
     @classmethod
-    def load(cls, run: str | Path) -> Classifier:
-        saved = read_model(Run.open(run).path / "model")
-        if saved.head.kind != "classify":
-            raise ModelError(
-                f"{run} holds a language model, which has no labels. Fine-tune it first: headstart finetune."
-            )
-        return cls(saved)
+    def load(cls, run: str | Path) -> LoadedClassifier:
+        found = Run.open(run)
+        must_be(found.config, FinetuneConfig, run)
+        return cls(read_model(found.path / "model"))
 
     def probabilities(self, texts: Sequence[str]) -> list[list[float]]:
-        """One row a text, one column a label."""
+        """One row per text, one column per label."""
         if isinstance(texts, str):
             raise TypeError("texts is a list of texts; for one text give [text]")
         if not texts:
             return []
         return probabilities(self.saved.model, texts, self.saved.tokenizer, self.saved.head.long)
 
-    def predict(self, texts: Sequence[str]) -> list[dict[str, Any]]:
+    def predict(self, texts: Sequence[str]) -> list[LabelledText]:
         """The label of each text and the probability of every label, most probable first."""
         return labelled(self.labels, texts, self.probabilities(texts))
 
     def evaluate(
         self, data: str | Path, text_column: str | None, label_column: str | None, reading: Reading = PLAIN
-    ) -> dict[str, Any]:
+    ) -> ClassifierEvaluation:
         """Scores on labelled rows, with the interval of the accuracy."""
         rows = read_labelled(data, text_column, label_column, reading, known=self.labels)
         examples = known_rows(rows, self.labels, data)

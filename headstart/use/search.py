@@ -1,4 +1,4 @@
-"""Find pictures by what is said of them, and see what each word of a caption did."""
+"""Find images by captions, and see what each word of a caption did."""
 
 from __future__ import annotations
 
@@ -13,39 +13,15 @@ from pathlib import Path
 from torch import Tensor
 
 from headstart.bases.matcher import SavedMatcher, open_matcher
-from headstart.config import CaptionsConfig, MatchConfig
+from headstart.config import CaptionsConfig
 from headstart.errors import DataError, did_you_mean
-from headstart.hub.packs import get_pack, located, pack_folder
+from headstart.hub.packs import located
 from headstart.images.captions import Captions, read_captions
 from headstart.images.read import ended, find_images, read_image, refuse_bad
-from headstart.jobs.match import match
-from headstart.runs.run import Run, runs_in
 from headstart.runs.watch import Watch
-from headstart.schema import parse
 from headstart.show.contact_sheet import Asked, CaptionEdits, ContactSheet, Found, Word
 
 THUMBNAIL = 160  # pixels of the longer side
-EMOJI_SIZE = 96  # pixels that the tower reads of an emoji, which has 72: more would take longer and show no more
-
-
-def usual_model(folder: Path, watch: Watch) -> str:
-    """The newest run of `match train` in runs/; for emoji, or where there is none, one trained on emoji, once."""
-    found = [run.summary() for run in runs_in("runs")] if os.path.isdir("runs") else []
-    ours = [Path(run["run"]) for run in found if (run["job"], run["state"]) == ("match", "finished")]
-    if ours and not folder.is_relative_to(pack_folder("emoji")):
-        newest = max(ours, key=lambda path: (path / "result.json").stat().st_mtime_ns)
-        watch.note(f"Model: {newest}, the newest run of match train. Another: --model.")
-        return str(newest)
-    run = Run(pack_folder("emoji").parent.parent / "runs" / pack_folder("emoji").name)
-    if not run.finished:
-        watch.note(
-            "A model is trained on emoji and their names, once (about a minute); it knows little of photos. Give another "
-            "with --model."
-        )
-        settings = {"data": {"pairs": str(get_pack("emoji"))}, "image_size": EMOJI_SIZE}
-        match(parse(MatchConfig, settings), run.path, run.there, watch)
-    watch.note(f"Model: trained on emoji, {run.path}")
-    return str(run.path)
 
 
 def check_captions(captions: Sequence[str]) -> None:
@@ -145,18 +121,18 @@ class ImageSearch:
         ]
 
     def edits(self, target: str, captions: Sequence[str]) -> CaptionEdits:
-        """Where the wanted picture comes out for each caption, and what each word of it did."""
+        """Where the wanted image comes out for each caption, and what each word of it did."""
         own = self.place(target)
         asked = []
         for caption, row, before in zip(captions, self.scores(captions), [None, *captions], strict=False):
             words = caption.split()
             without = [" ".join(words[:i] + words[i + 1 :]) for i in range(len(words))]
             added = _added(before.split() if before is not None else words, words)
-            told = tuple(
+            effects = tuple(
                 Word(word, new, float(row[own] - other[own]), _rank(other, own))
                 for word, new, other in zip(words, added, self._scores(without), strict=True)
             )
-            asked.append(Asked(caption, _rank(row, own), float(row[own]), self.files[_order(row)[0]], told))
+            asked.append(Asked(caption, _rank(row, own), float(row[own]), self.files[_order(row)[0]], effects))
         return CaptionEdits(self.files[own], len(self.files), tuple(asked))
 
     def place(self, target: str) -> int:
@@ -170,8 +146,8 @@ class ImageSearch:
         return self.matcher.embed_texts(captions) @ self.images.T
 
     def _found(self, i: int, score: float, rank: int, thumbnail: bool) -> Found:
-        said = self.folder.captions.get(self.files[i], [""])[0]
-        return Found(self.files[i], score, rank, said, self._thumbnail(i) if thumbnail else b"")
+        caption = self.folder.captions.get(self.files[i], [""])[0]
+        return Found(self.files[i], score, rank, caption, self._thumbnail(i) if thumbnail else b"")
 
     def _thumbnail(self, i: int) -> bytes:
         small, file = read_image(self.folder.path / self.files[i]), io.BytesIO()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -16,10 +16,11 @@ from torch import Tensor
 from headstart.bases.translator import Translation, Translator, parts_of, read_translator, rows_scored, scores_of
 from headstart.config import TranslateConfig
 from headstart.errors import DataError, ModelError
+from headstart.runs.kinds import must_be
 from headstart.runs.run import Run
-from headstart.show.attention import AttentionMaps, square
+from headstart.show.attention import AttentionMaps, causal_mask
 from headstart.tasks.translate import TranslateText, translations
-from headstart.tasks.translation_scores import where_it_fails
+from headstart.tasks.translation_scores import Failures, PairScores, where_it_fails
 from headstart.text.batch import pad
 from headstart.text.files import PLAIN, Reading
 from headstart.text.pairs import read_pairs
@@ -34,18 +35,34 @@ class Attended:
     maps: dict[str, AttentionMaps]
 
 
-class Translations:
+class Ranked(TypedDict):
+    translation: str
+    score: float  # log probability per token
+
+
+class TranslatedText(Ranked):
+    source: str
+    unknown: list[str]  # parts of the source that the model has never seen
+    finished: bool  # False: cut off
+    n_best: list[Ranked]
+
+
+class TranslatorEvaluation(PairScores):
+    blank_pairs: int
+    left_out: int
+    fails: Failures
+
+
+class LoadedTranslator:
+    """The translator of a finished run."""
+
     def __init__(self, translator: Translator, config: TranslateConfig) -> None:
         self.translator, self.config = translator, config
 
     @classmethod
-    def load(cls, path: str | Path) -> Translations:
+    def load(cls, path: str | Path) -> LoadedTranslator:
         run = Run.open(path)
-        config = run.config
-        if not isinstance(config, TranslateConfig):
-            raise ModelError(
-                f"{path} is no translator (its job was {config.job}). Train one: headstart translate train."
-            )
+        config = must_be(run.config, TranslateConfig, path)
         return cls(read_translator(run.path / "model"), config)
 
     def translate(
@@ -55,8 +72,8 @@ class Translations:
         beams: int = 1,
         n_best: int = 1,
         length_penalty: float = 1.0,
-    ) -> list[dict[str, Any]]:
-        """The translation of each text, its score (log probability a token) and the `n_best` best of all beams.
+    ) -> list[TranslatedText]:
+        """The translation of each text, its score (log probability per token) and the `n_best` best of all beams.
 
         Word by word, a translation joins one of each word, and its score is the mean of theirs. `unknown` is
         what the model has never seen of the text; a translation that is not `finished` was cut off.
@@ -65,18 +82,22 @@ class Translations:
             raise ModelError(f"{n_best} translations were asked for, and {beams} beams can find no more than {beams}.")
         pieces = [self._pieces(text, split) for text in texts]
         found = iter(self.translator.translate([p for cut in pieces for p in cut], beams, length_penalty))
-        records = []
+        records: list[TranslatedText] = []
         for text, cut in zip(texts, pieces, strict=True):
             joined = best_joined([next(found) for _ in cut], n_best)
-            ranked = [
+            ranked: list[Ranked] = [
                 {"translation": " ".join(each.text for each in chosen), "score": mean(each.score for each in chosen)}
                 for chosen in joined
             ]
-            lost = {
-                "unknown": [piece for part in cut for piece in self.translator.source.unread(part)],
-                "finished": all(each.finished for each in joined[0]),
-            }
-            records.append({"source": text, **ranked[0], **lost, "n_best": ranked})
+            records.append(
+                {
+                    "source": text,
+                    **ranked[0],
+                    "unknown": [piece for part in cut for piece in self.translator.source.unknown_pieces(part)],
+                    "finished": all(each.finished for each in joined[0]),
+                    "n_best": ranked,
+                }
+            )
         return records
 
     def attention(self, text: str, split: str | None = None) -> list[Attended]:
@@ -94,12 +115,12 @@ class Translations:
         best = translations(model, rows, source.pad, target, self.translator.config.longest)[0][0]
         maps = model.look(ids, mask, torch.tensor([[target.start, *best.ids]]))
         read = [source.piece(i) for i in ids[0].tolist()]
-        said = [target.piece(i) for i in [*best.ids, target.end]]  # what was written at each place ...
+        written = [target.piece(i) for i in [*best.ids, target.end]]  # at each place ...
         before = [target.piece(i) for i in [target.start, *best.ids]]  # ... and what stood there to be looked at
         views = {
-            "cross": _view(maps.cross, read, said, cross=True),
+            "cross": _view(maps.cross, read, written, cross=True),
             "encoder": _view(maps.encoder, read, read),
-            "decoder": _view(maps.decoder, before, said, square(len(said))),
+            "decoder": _view(maps.decoder, before, written, causal_mask(len(written))),
         }
         return Attended(text, target.decode(best.ids), {name: view for name, view in views.items() if view})
 
@@ -112,7 +133,7 @@ class Translations:
         reading: Reading = PLAIN,
         split: str | None = None,
         length_penalty: float = 1.0,
-    ) -> dict[str, Any]:
+    ) -> TranslatorEvaluation:
         """Scores on pairs, each with its interval, and where the translations fail."""
         pairs, blank = read_pairs(paths, source_column, target_column, reading)
         translator = self.translator
@@ -131,11 +152,11 @@ class Translations:
 def best_joined(places: Sequence[Sequence[Translation]], most: int) -> list[tuple[Translation, ...]]:
     """The `most` best ways to take one translation from each place, by the sum of their scores, best first."""
 
-    def worth(chosen: tuple[int, ...]) -> float:
+    def score(chosen: tuple[int, ...]) -> float:
         return sum(place[k].score for place, k in zip(places, chosen, strict=True))
 
     first = (0,) * len(places)
-    waiting, met = [(-worth(first), first)], {first}
+    waiting, met = [(-score(first), first)], {first}
     found: list[tuple[Translation, ...]] = []
     while waiting and len(found) < most:
         _, chosen = heappop(waiting)
@@ -144,7 +165,7 @@ def best_joined(places: Sequence[Sequence[Translation]], most: int) -> list[tupl
             further = (*chosen[:i], k + 1, *chosen[i + 1 :])
             if k + 1 < len(places[i]) and further not in met:
                 met.add(further)
-                heappush(waiting, (-worth(further), further))
+                heappush(waiting, (-score(further), further))
     return found
 
 

@@ -24,8 +24,8 @@ from headstart.runs.watch import Watch
 from headstart.schema import parse
 from headstart.shapes import HuggingFaceConfig
 from headstart.text.tokenizer import Tokenizer
-from headstart.use.language import LanguageModel
-from headstart.use.predict import Classifier
+from headstart.use.language import LoadedLanguageModel
+from headstart.use.predict import LoadedClassifier
 
 transformers = pytest.importorskip("transformers")
 CLASSES = {"bert": "BertModel", "gpt2": "GPT2LMHeadModel", "llama": "LlamaForCausalLM"}
@@ -84,7 +84,7 @@ def test_the_kept_model_is_the_one_that_was_scored(base: Path, reviews: Path, tm
     scope = "full" if "gpt2" not in (base / "config.json").read_text() else "lora"
     finetune(config(base, reviews, scope=scope), tmp_path / "run")
     kept = list(Run.open(tmp_path / "run").read_lines("predictions.jsonl"))
-    again = Classifier.load(tmp_path / "run").predict([p["text"] for p in kept])
+    again = LoadedClassifier.load(tmp_path / "run").predict([p["text"] for p in kept])
     for one, other in zip(kept, again, strict=True):
         assert one["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
     described = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
@@ -163,7 +163,7 @@ def test_pretraining_goes_on_with_the_tokenizer_and_objective_of_the_base(
     valid = [r["loss"] for r in run.read_lines("log.jsonl") if r["split"] == "valid"]
     assert min(valid) < valid[0]
     if not two_way:
-        assert LanguageModel.load(tmp_path / "more").generate("film", 3, how(), top=0)["tokens"]
+        assert LoadedLanguageModel.load(tmp_path / "more").generate("film", 3, how(), top=0)["tokens"]
     finetune(config(tmp_path / "more", reviews, epochs=1), tmp_path / "run")
     assert isinstance(Run.open(tmp_path / "run").config.model, HuggingFaceConfig)
 

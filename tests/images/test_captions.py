@@ -92,7 +92,7 @@ def test_the_split_does_not_depend_on_the_order_and_the_seed_changes_it(tmp_path
 
 def test_too_few_pictures_are_refused(tmp_path: Path) -> None:
     cfg = config(write(tmp_path / "a.csv", ROWS))
-    with pytest.raises(DataError, match=r"2 pictures are too few.* needs two or more\.$"):
+    with pytest.raises(DataError, match=r"2 images are too few.* needs two or more\.$"):
         split(read_captions(cfg), cfg)
 
 
@@ -124,7 +124,7 @@ def test_the_group_of_a_picture_is_the_one_that_is_told_and_no_two(tmp_path: Pat
 def test_groups_that_are_too_large_to_hold_out_are_named(tmp_path: Path) -> None:
     rows = [(f"{i}.png", f"caption {i}", f"group {i % 3}") for i in range(40)]
     cfg = config(write(tmp_path / "a.csv", rows, ("file", "caption", "group")), valid_fraction=0.5)
-    with pytest.raises(DataError, match=r"0 tested on, .* Pictures of a group stay together, and 'group 0' has 14\.$"):
+    with pytest.raises(DataError, match=r"0 tested on, .* Images of a group stay together, and 'group 0' has 14\.$"):
         split(read_captions(cfg), cfg)
 
 

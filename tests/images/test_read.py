@@ -94,7 +94,7 @@ BAD: dict[str, tuple[str, bytes, str]] = {
     "GIF, which is not read": ("a.gif", b"GIF89a\x01\x00\x01\x00\x00\x00\x00;", "not a PNG, JPEG or WebP image"),
     "a bomb": ("a.png", png_header(50_000, 50_000), "pixels are more than the 50,000,000 that are decoded"),
     "a small bomb": ("a.png", png_header(9_000, 6_000), "9,000 x 6,000 pixels are more than the 50,000,000"),
-    "a line": ("a.png", png_header(60_000, 1), "60,000 x 1 pixels are a line and not a picture"),
+    "a line": ("a.png", png_header(60_000, 1), "60,000 x 1 pixels are a line and not an image"),
     "a thin column": ("a.png", png_header(10, 501), "10 x 501 pixels are a line"),
     "no pixels": ("a.png", png_header(8, 6), "damaged"),
 }

@@ -189,7 +189,7 @@ def test_what_was_left_out_is_told_before_the_rest_is_too_few(
     first = (pictures / "pairs.csv").read_text().splitlines()[1]
     (tmp_path / "pairs.csv").write_text(f"file,caption\n{first}\nred-red-1.png,\ngone.png,nothing\n")
     told, data = Told(), {"pairs": str(tmp_path / "pairs.csv"), "images": str(pictures / "images")}
-    with pytest.raises(DataError, match="1 picture is too few"):
+    with pytest.raises(DataError, match="1 image is too few"):
         match(config(pictures, towers, data=data), tmp_path / "run", watch=told)
     assert told.notes[-3:] == [
         "Note: gone.png was left out: no such file.",

@@ -66,7 +66,7 @@ def test_without_its_mask_a_model_sees_what_it_should_predict_and_cannot_write(r
     train = invoke("pretrain", *config, "--out", tmp_path / "unmasked", "--quiet")["train"]
     assert train["loss"] < train["entropy"] - 0.1  # below the floor of every model that predicts
     done = CliRunner().invoke(app, ["generate", str(tmp_path / "unmasked"), "He and"])
-    assert (done.exit_code, "reads both ways" in done.stderr) == (5, True)
+    assert (done.exit_code, "is bidirectional" in done.stderr) == (5, True)
     begun = Run.open(tmp_path / "unmasked").config
     assert isinstance(begun, PretrainConfig)
     assert (

@@ -21,7 +21,7 @@ from headstart.runs.run import Run
 from headstart.runs.watch import Watch
 from headstart.schema import parse
 from headstart.tasks.translate import source_rows
-from headstart.use.translate import Translations, best_joined
+from headstart.use.translate import LoadedTranslator, best_joined
 
 KINDS = ["gru", "lstm-additive", "attention", "transformer"]
 
@@ -50,7 +50,7 @@ def test_a_transformer_learns_to_swap_syllables_and_is_scored_word_by_word(pairs
     assert result["valid"]["loss"] < 0.3
     low, high = result["valid"]["loss_interval"]
     assert low <= result["valid"]["loss"] <= high
-    model = Translations.load(tmp_path / "run")
+    model = LoadedTranslator.load(tmp_path / "run")
     again = model.evaluate([pairs])
     assert again["exact_match"]["value"] > 0.9
     assert len(again["fails"]["worst"]) == min(10, again["fails"]["wrong"])
@@ -64,7 +64,7 @@ def test_a_transformer_learns_to_swap_syllables_and_is_scored_word_by_word(pairs
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_trains_and_opens_with_the_same_translations(kind: str, pairs: Path, tmp_path: Path) -> None:
     result = translate(settings(pairs, model={"kind": kind}, samples=["bade", "koma"]), tmp_path / "run")
-    model = Translations.load(tmp_path / "run")
+    model = LoadedTranslator.load(tmp_path / "run")
     said = [record["translation"] for record in model.translate(["bade", "koma"])]
     assert said == list(result["samples"].values())
     log = list(Run.open(tmp_path / "run").read_lines("log.jsonl"))
@@ -214,7 +214,7 @@ def test_a_sample_that_cannot_be_read_is_refused_before_anything_is_learned(pair
 
 def test_attention_is_asked_only_of_what_can_be_read(pairs: Path, tmp_path: Path) -> None:
     translate(settings(pairs), tmp_path / "run")
-    model = Translations.load(tmp_path / "run")
+    model = LoadedTranslator.load(tmp_path / "run")
     for split in ("texts", "words"):
         with pytest.raises(ModelError, match="A text of 302 tokens"):
             model.attention("b" * 300, split)
@@ -224,7 +224,7 @@ def test_attention_is_asked_only_of_what_can_be_read(pairs: Path, tmp_path: Path
 
 def test_what_a_translation_lacks_is_known(pairs: Path, tmp_path: Path) -> None:
     translate(settings(pairs), tmp_path / "run")
-    model = Translations.load(tmp_path / "run")
+    model = LoadedTranslator.load(tmp_path / "run")
     assert [record["unknown"] for record in model.translate(["bade", "BADe", "bade 7"])] == [
         [],
         ["B", "A", "D"],
@@ -248,9 +248,9 @@ def test_a_text_that_comes_again_is_translated_once(pairs: Path, monkeypatch: py
 def test_special_tokens_are_never_said(pairs: Path) -> None:
     job = prepare(settings(pairs))
     with torch.no_grad():
-        for i in job.target.unsaid:
+        for i in job.target.suppressed:
             job.model.head.bias[i] = 1e9
-    assert len(job.target.unsaid) == 4
+    assert len(job.target.suppressed) == 4
     assert all(len(best.text) > 3 or best.finished for found in job.translator.translate(["bade"], 3) for best in found)
     assert job.translator.translate(["bade"])[0][0].text != ""
 
@@ -275,7 +275,7 @@ def test_test_pairs_are_kept_with_what_was_said_of_them(pairs: Path, tmp_path: P
     rows = list(Run.open(tmp_path / "run").read_lines("predictions.jsonl"))
     assert len(rows) == result["test"]["rows"] == 20
     assert rows[0].keys() == {"source", "translation", "references"}
-    model = Translations.load(tmp_path / "run")
+    model = LoadedTranslator.load(tmp_path / "run")
     assert [row["translation"] for row in rows] == [
         record["translation"] for record in model.translate([row["source"] for row in rows])
     ]

@@ -23,7 +23,7 @@ from headstart.hub.pack_contents import PACKS
 from headstart.hub.packs import pack_folder
 from headstart.labs.lab import Lab, lab_files, open_lab
 from headstart.labs.page import write_page
-from headstart.labs.results import NotFound, gather_lab, markdown, pick
+from headstart.labs.results import NotFound, gather, markdown, pick
 from headstart.runs.environment import environment
 from headstart.schema import parse
 from headstart.study import ladder, towers
@@ -325,7 +325,7 @@ def test_the_mean_over_seeds_comes_with_its_deviation_and_is_compared_unless_qui
         "figure": [{"row": "T6", "what": "w", "reference": 0.72, "value": "s: by_seed[*][1]", "better": "higher"}],
         "table": [{"caption": "c", "columns": {"accuracy": "s: by_seed"}}],
     }  # fmt: skip
-    results = gather_lab("x", parse(Lab, settings), tmp_path)
+    results = gather("x", parse(Lab, settings), tmp_path)
     figure = results["figures"][0]
     assert figure["ours"] == pytest.approx(0.7)
     assert figure["sd"] == pytest.approx(0.1414, abs=1e-4)
@@ -342,12 +342,12 @@ def test_a_verdict_says_which_step_it_is_of_where_there_are_others(
     places: list[str], told: list[str], tmp_path: Path
 ) -> None:
     keep(tmp_path, {"first": "It helps.", "second": "It does not."})
-    assert gather_lab("x", parse(Lab, {**ONE_STEP, "verdict": places}), tmp_path)["verdict"] == told
+    assert gather("x", parse(Lab, {**ONE_STEP, "verdict": places}), tmp_path)["verdict"] == told
 
 
 def test_the_points_of_a_verdict_are_a_list_on_the_page_and_in_the_table(tmp_path: Path) -> None:
     keep(tmp_path, {"said": "It helps.\n- By <2> points.\n- For one run."})
-    results = gather_lab("x", parse(Lab, {**ONE_STEP, "verdict": ["s: said"]}), tmp_path)
+    results = gather("x", parse(Lab, {**ONE_STEP, "verdict": ["s: said"]}), tmp_path)
     page = write_page(results, tmp_path).read_text("utf-8")
     assert '<p class="said">It helps.</p>' in page
     assert "<li>By &lt;2&gt; points.</li>" in page
@@ -362,7 +362,7 @@ def test_a_missing_interval_or_list_does_not_cost_what_was_found(tmp_path: Path)
         "figure": [{**figure, "interval": "s: nothing", "seeds": "s: nothing"}, {**figure, "interval": "s: pair"}],
         "table": [{"caption": "c", "columns": {"loss": "s: loss"}}],
     }
-    results = gather_lab("x", parse(Lab, settings), tmp_path)
+    results = gather("x", parse(Lab, settings), tmp_path)
     assert [(f["ours"], f["interval"], f["comparison"]) for f in results["figures"]] == 2 * [(0.5, None, "better")]
     assert "missing" not in results["figures"][0]
     assert results["tables"][0]["missing"] == ["s: loss: this is no list"]
@@ -373,7 +373,7 @@ def test_a_missing_interval_or_list_does_not_cost_what_was_found(tmp_path: Path)
 def test_an_answer_without_its_number_does_not_cost_the_page(found: Any, tmp_path: Path) -> None:
     keep(tmp_path, {"loss": found})
     settings = {**ONE_STEP, "answer": [{"question": "q", "text": "It is {loss:.2f}.", "values": {"loss": "s: loss"}}]}
-    (answer,) = gather_lab("x", parse(Lab, settings), tmp_path)["answers"]
+    (answer,) = gather("x", parse(Lab, settings), tmp_path)["answers"]
     assert answer["text"].startswith("This was not measured (")
 
 

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from headstart.cli import app
 from headstart.errors import UserError
-from headstart.labs.folder import read_lab
+from headstart.labs.folder import read_results
 from headstart.labs.lab import open_lab
 from headstart.labs.page import write_page
-from headstart.labs.results import gather_lab, markdown
+from headstart.labs.results import gather, markdown
 from headstart.labs.run import run_steps
 from headstart.runs.environment import environment
 from headstart.runs.watch import Watch
@@ -163,7 +163,7 @@ def lab(file: Path, out: Path) -> int:
     def run() -> None:
         _, wanted = open_lab(str(file))
         run_steps(str(file), wanted, out, None, False, Watch())
-        write_page(gather_lab(str(file), wanted, out), out)
+        write_page(gather(str(file), wanted, out), out)
 
     return exit_code(run)
 
@@ -199,7 +199,7 @@ def test_a_damaged_file_in_the_folder_of_a_lab_is_told(copy: Path) -> None:
         file = copy / "out" / rng.choice(FILES)
         before = {path: path.read_bytes() for path in (file, copy / "out" / "results.json")}
         file.write_bytes(rng.choice(MUTATE)(before[file], rng))
-        exit_code(lambda: markdown([read_lab(copy / "out")]))
+        exit_code(lambda: markdown([read_results(copy / "out")]))
         lab(copy / "x.toml", copy / "out")
         for path, data in before.items():
             path.write_bytes(data)
@@ -218,7 +218,7 @@ def test_something_else_in_place_of_a_file_of_a_lab_is_told(kind: str, copy: Pat
                 os.mkfifo(file)
             case "link to nothing":
                 file.symlink_to(copy / "nowhere")
-        exit_code(lambda: markdown([read_lab(copy / "out")]))
+        exit_code(lambda: markdown([read_results(copy / "out")]))
         lab(copy / "x.toml", copy / "out")
         if file.is_dir():
             file.rmdir()

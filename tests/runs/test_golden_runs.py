@@ -14,7 +14,7 @@ from headstart.config import ReadConfig
 from headstart.models.decode import Sampling
 from headstart.runs.run import FORMAT, Run
 from headstart.text.files import Reading
-from headstart.use.language import LanguageModel
+from headstart.use.language import LoadedLanguageModel
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 FORMATS = sorted(GOLDEN.glob("format-*"), key=lambda path: path.name)
@@ -35,9 +35,9 @@ def test_there_is_a_golden_run_of_every_format() -> None:
 def test_a_finished_run_is_read(golden: Path) -> None:
     result = Run.open(golden).read_json("result.json")
     low, high = sorted((result["train"]["loss"], result["valid"]["loss"]))
-    loss = LanguageModel.load(golden).evaluate(["corpus.txt"], None, None, Reading(ReadConfig()))["loss"]
+    loss = LoadedLanguageModel.load(golden).evaluate(["corpus.txt"], None, None, Reading(ReadConfig()))["loss"]
     assert low - 1e-4 < loss < high + 1e-4, "the mean over the lines of both"
-    assert LanguageModel.load(golden).generate("I", 3, Sampling(), top=1)["tokens"]
+    assert LoadedLanguageModel.load(golden).generate("I", 3, Sampling(), top=1)["tokens"]
 
 
 def test_an_unfinished_run_goes_on(golden: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headstart.show.attention import AttentionMaps, square
+from headstart.show.attention import AttentionMaps, causal_mask
 from headstart.show.page import page
 from headstart.show.probabilities import Belief, Place, TokenProbabilities
 from headstart.show.table import label
@@ -42,7 +42,7 @@ def inspection(tokens: list[str] = HOSTILE) -> Inspection:
     places += [Place(t, i, 1, (t, tokens[0]), beliefs) for i, t in enumerate(tokens[1:])]
     n = len(tokens)
     weights = np.stack([np.stack([np.eye(n), np.tri(n) / np.arange(1, n + 1)[:, None]])] * 2).astype(np.float32)
-    maps = AttentionMaps(tokens, tokens, weights, square(n), layer=1, head="2")
+    maps = AttentionMaps(tokens, tokens, weights, causal_mask(n), layer=1, head="2")
     return Inspection("runs/<b>x</b>", "".join(tokens), (TokenProbabilities(tuple(places), (0.5, 1.0), 1.0), maps))
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from headstart.tasks.translation_scores import Scored, edit_distance, ratio, translation_scores, where_it_fails
+from headstart.tasks.translation_scores import Scored, ratio, translation_scores, where_it_fails
 
 
-def test_edit_distance_is_the_recursive_definition() -> None:
+def test_the_error_rates_count_the_edits_of_the_recursive_definition() -> None:
     def slow(a: str, b: str) -> int:
         if not a or not b:
             return len(a) + len(b)
@@ -20,7 +20,9 @@ def test_edit_distance_is_the_recursive_definition() -> None:
     rng = random.Random(0)
     for _ in range(40):
         a, b = ("".join(rng.choices("abc", k=rng.randrange(6))) for _ in range(2))
-        assert edit_distance(a, b) == slow(a, b)
+        scores = translation_scores([Scored("x", a, (b,))], list, by_character=True)
+        for rate in ("character_error_rate", "token_error_rate"):
+            assert scores[rate]["value"] == slow(a, b) / max(1, len(b))
 
 
 def test_the_interval_of_a_ratio_covers_the_truth_nineteen_times_in_twenty() -> None:

@@ -18,7 +18,7 @@ from headstart.shapes import TransformerConfig
 from headstart.tasks.classify import Classify, ClassifyText, WindowBatch, probabilities, rows_of
 from headstart.text.read import Example
 from headstart.text.tokenizer import Tokenizer
-from headstart.use.predict import Classifier
+from headstart.use.predict import LoadedClassifier
 
 LONG = " ".join(f"w{i}" for i in range(60))
 TEXTS = ["w1 w2", LONG, "w3"]
@@ -75,4 +75,4 @@ def test_the_label_may_stand_at_the_end_of_a_long_text(tmp_path: Path) -> None:
             120 if long == "truncate" else 0
         )
     assert score["window"] == 1.0 > score["truncate"]
-    assert Classifier.load(tmp_path / "window").predict([f"{'so ' * 70}{'good ' * 20}"])[0]["label"] == "1"
+    assert LoadedClassifier.load(tmp_path / "window").predict([f"{'so ' * 70}{'good ' * 20}"])[0]["label"] == "1"

@@ -102,7 +102,7 @@ def test_a_class_without_rows_in_a_part_is_told():
 def test_leaks_are_refused_only_where_there_are_some():
     train, test = rows(5, 1), rows(5, 2)
     refuse_leaks(check({"train": train, "test": test}))
-    with pytest.raises(DataError, match="2 of the 5 test rows also stand among the rows learned from") as caught:
+    with pytest.raises(DataError, match="2 of the 5 test rows also stand among the training rows") as caught:
         refuse_leaks(check({"train": train, "test": train[:2] + test[2:]}))
     assert caught.value.code == "DATA_LEAK"
 

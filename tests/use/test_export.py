@@ -26,8 +26,8 @@ from headstart.schema import parse
 from headstart.shapes import HuggingFaceConfig
 from headstart.text.tokenizer import Tokenizer, rows_to_read
 from headstart.use.export import export_transformers
-from headstart.use.language import LanguageModel
-from headstart.use.predict import Classifier
+from headstart.use.language import LoadedLanguageModel
+from headstart.use.predict import LoadedClassifier
 
 transformers = pytest.importorskip("transformers")
 TEXTS = ["film 3 was lovely from end to end", "film 4 was awful", "dull", "film <s> was <mask> </s>"]
@@ -102,7 +102,7 @@ def test_a_classifier_gives_the_same_probabilities_in_plain_transformers(
     with torch.no_grad():
         given = tokenizer(TEXTS, return_tensors="pt", padding=True, truncation=True, return_token_type_ids=False)
         found = model(**given).logits.softmax(-1)
-    assert_close(found, torch.tensor(Classifier.load(run).probabilities(TEXTS)), atol=1e-5, rtol=0)
+    assert_close(found, torch.tensor(LoadedClassifier.load(run).probabilities(TEXTS)), atol=1e-5, rtol=0)
     assert model.config.id2label == {0: "negative", 1: "positive"}
     card = (tmp_path / "out" / "README.md").read_text()
     assert all(word in card for word in ("## Data", "SHA-256", "95 % interval", "## Receipt", "seed 0"))
@@ -118,14 +118,14 @@ def test_a_language_model_gives_the_same_logits_in_plain_transformers(
     assert export_transformers(run, tmp_path / "out")["largest_difference"] < 1e-5
     theirs = getattr(transformers, auto).from_pretrained(tmp_path / "out").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
-    saved = LanguageModel.load(run).saved
+    saved = LoadedLanguageModel.load(run).saved
     ids = tokenizer(TEXTS[0], return_tensors="pt").input_ids
     ours = saved.tokenizer.encode(TEXTS, end=objective == "masked")
     assert tokenizer(TEXTS).input_ids == [ours[i].tolist() for i in range(len(TEXTS))]
     assert_close(theirs(ids).logits, saved.model(ids, torch.ones_like(ids, dtype=torch.bool)), atol=1e-5, rtol=0)
     if objective == "causal":
         made = theirs.generate(ids, max_new_tokens=3, do_sample=False)[0, ids.size(1) :].tolist()
-        told = LanguageModel.load(run).generate(TEXTS[0], 3, Sampling(), 0)["tokens"]
+        told = LoadedLanguageModel.load(run).generate(TEXTS[0], 3, Sampling(), 0)["tokens"]
         assert made[: len(told)] == [t["id"] for t in told]
 
 
@@ -152,12 +152,12 @@ def test_a_long_text_is_cut_in_plain_transformers_as_it_is_here(base: str, revie
     run = classifier(base, reviews, tmp_path / "run")
     export_transformers(run, tmp_path / "out")
     long = " ".join(f"film {i % 80} was lovely" for i in range(1250))
-    saved = Classifier.load(run).saved
+    saved = LoadedClassifier.load(run).saved
     ours, _ = rows_to_read([long], saved.tokenizer, saved.config.causal, saved.config.context)
     theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "out" / "tokenizer.json"))
     assert theirs.encode(long).ids == ours[0].tolist()
     classify = transformers.pipeline("text-classification", str(tmp_path / "out"), truncation=True)
-    expected = Classifier.load(run).predict([long])[0]
+    expected = LoadedClassifier.load(run).predict([long])[0]
     (found,) = classify(long)
     assert found["label"] == expected["label"]
     assert found["score"] == pytest.approx(expected["probabilities"][expected["label"]], abs=1e-5)
@@ -187,7 +187,7 @@ assert "torch" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for theirs, ours in zip(json.loads(done.stdout), Classifier.load(run).predict(TEXTS), strict=True):
+    for theirs, ours in zip(json.loads(done.stdout), LoadedClassifier.load(run).predict(TEXTS), strict=True):
         assert theirs["label"] == ours["label"]
         assert theirs["probabilities"] == pytest.approx(ours["probabilities"], abs=1e-4)
 
@@ -263,7 +263,7 @@ def test_models_stand_side_by_side(reviews: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["predict", str(one), TEXTS[0], "--also", str(other), "--json"])
     assert done.exit_code == 0, done.stderr
     record = json.loads(done.stdout)[0]
-    expected = Classifier.load(other).predict(TEXTS[:1])[0]
+    expected = LoadedClassifier.load(other).predict(TEXTS[:1])[0]
     assert record["also"][str(other)] == {key: expected[key] for key in ("label", "probabilities")}
     shown = CliRunner().invoke(app, ["predict", str(one), TEXTS[0], "--also", str(other)]).stdout
     assert len(shown.strip().split("\t")) == 5

@@ -26,7 +26,7 @@ from headstart.show.attention import AttentionMaps
 from headstart.show.probabilities import TokenProbabilities
 from headstart.text.tokenizer import Tokenizer
 from headstart.use.inspect import Inspector, attention_maps, inspect
-from headstart.use.language import LanguageModel
+from headstart.use.language import LoadedLanguageModel
 
 TEXT = "film 7 was lovely from end to end"
 
@@ -77,7 +77,7 @@ def test_attention_is_that_of_transformers(runs: dict[str, Path]) -> None:
 
 
 def test_generated_tokens_have_the_probabilities_that_generate_told(runs: dict[str, Path]) -> None:
-    told = LanguageModel.load(runs["lm"]).generate("film 7", 6, Sampling(), 6)["tokens"]
+    told = LoadedLanguageModel.load(runs["lm"]).generate("film 7", 6, Sampling(), 6)["tokens"]
     seen = probabilities(runs["lm"], "film 7", tokens=6)
     made = [place for place in seen.places if place.generated]
     assert [place.token for place in made] == [t["token"] for t in told]
@@ -86,10 +86,10 @@ def test_generated_tokens_have_the_probabilities_that_generate_told(runs: dict[s
 
 
 def test_what_no_text_has_is_written_nowhere(runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    lm = LanguageModel.load(runs["lm"])
+    lm = LoadedLanguageModel.load(runs["lm"])
     model, tokenizer = lm.saved.model, lm.saved.tokenizer
     word = tokenizer.encode(["lovely"], False)[0].tolist()[0]
-    monkeypatch.setattr(Tokenizer, "unsaid", property(lambda self: [i for i in range(self.size) if i != word]))
+    monkeypatch.setattr(Tokenizer, "suppressed", property(lambda self: [i for i in range(self.size) if i != word]))
     assert {t["id"] for t in lm.generate("film 7", 6, Sampling(), 0)["tokens"]} == {word}
     assert {p.id for p in probabilities(runs["lm"], "film 7", tokens=6).places if p.generated} == {word}
     assert set(sample(model, tokenizer, "film 7", lm.config).removeprefix("film 7").split()) == {"lovely"}

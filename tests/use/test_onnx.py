@@ -18,7 +18,7 @@ from headstart.config import TokenizerConfig
 from headstart.text.tokenizer import Tokenizer
 from headstart.use.onnx import OnnxClassifier, sealed
 from headstart.use.onnx_export import EXAMPLE, put_metadata
-from headstart.use.predict import Classifier
+from headstart.use.predict import LoadedClassifier
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -108,7 +108,9 @@ def test_an_exported_run_stands_beside_its_example(runs, tmp_path):
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.stderr
     assert "model.example.py: its use without Headstart" in done.stdout
-    for said, ours in zip(example(tmp_path / "model.onnx"), Classifier.load(runs["full"]).predict(TEXTS), strict=True):
+    for said, ours in zip(
+        example(tmp_path / "model.onnx"), LoadedClassifier.load(runs["full"]).predict(TEXTS), strict=True
+    ):
         assert said[0] == ours["label"]
         assert float(said[1]) == pytest.approx(ours["probabilities"][said[0]], abs=1e-3)
     changed = bytearray((tmp_path / "model.onnx").read_bytes())

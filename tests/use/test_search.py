@@ -20,10 +20,11 @@ from headstart.bases.matcher import open_matcher
 from headstart.errors import DataError, ModelError, UserError
 from headstart.hub.packs import pack_folder
 from headstart.images.read import read_image
+from headstart.jobs.default_matcher import default_matcher
 from headstart.runs.watch import Watch
 from headstart.show.view import Inspection
 from headstart.use.match import classify
-from headstart.use.search import ImageFolder, ImageSearch, usual_model
+from headstart.use.search import ImageFolder, ImageSearch
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +108,7 @@ def test_a_clip_model_that_is_not_what_it_says_is_refused(clip: Path, tmp_path: 
     with pytest.raises(ModelError, match="its settings speak of 10000000"):
         open_matcher(str(folder))
     (folder / "config.json").write_text(json.dumps({"model_type": "blip"}))
-    with pytest.raises(ModelError, match="kind 'blip' do not match captions and pictures"):
+    with pytest.raises(ModelError, match="kind 'blip' do not match captions and images"):
         open_matcher(str(folder))
     (tmp_path / "other").mkdir()
     folder = described(clip, tmp_path / "other", auto_map={"AutoModel": "x.Y"})
@@ -267,18 +268,18 @@ def test_classes_are_told_from_their_names_and_scored_by_their_folders(
         classify(str(matcher), pictures / "images", ["red", "blue"], ["a photo"])
 
 
-def test_the_newest_run_is_the_usual_model(matcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_run_is_the_default_matcher(matcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("runs/old", "runs/deep/new"):
         shutil.copytree(matcher, name)
         (Path(name) / "result.json").touch()
-    assert usual_model(Path("photos"), Watch()) == "runs/deep/new"
+    assert default_matcher(Path("photos"), Watch()) == "runs/deep/new"
     shutil.copytree(matcher, "runs/damaged")
     Path("runs/damaged/env.json").write_text("[")
-    assert usual_model(Path("photos"), Watch()) == "runs/deep/new"
+    assert default_matcher(Path("photos"), Watch()) == "runs/deep/new"
     emoji = pack_folder("emoji")
     ours = shutil.copytree(matcher, emoji.parent.parent / "runs" / emoji.name)
-    assert usual_model(emoji / "images", Watch()) == str(ours)  # a model that has seen emoji is always at hand
+    assert default_matcher(emoji / "images", Watch()) == str(ours)  # a model that has seen emoji is always at hand
 
 
 def test_a_file_of_another_shape_of_weights_is_named(clip: Path, tmp_path: Path) -> None:
