@@ -60,6 +60,7 @@ def using(cut: int) -> list[str]:
     """One text at a time, and 256 at once, by torch, onnxruntime and onnxruntime in int8."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
+    from headstart.use.predict import LoadedClassifier
 
     saved, texts = _classifier(cut), [e.text for e in _examples(256)]
     short = [" ".join(text.split()[:20]) for text in texts[:50]]
@@ -68,7 +69,7 @@ def using(cut: int) -> list[str]:
         write_onnx(file, saved)
         quantize_dynamic(str(file), str(small), weight_type=QuantType.QInt8)
         threads = torch.get_num_threads()
-        models: dict[str, Any] = {"torch": Classifier(saved)}
+        models: dict[str, Any] = {"torch": LoadedClassifier(saved)}
         models |= {"onnxruntime": OnnxClassifier.load(file, threads), "int8": OnnxClassifier.load(small, threads)}
         lines = []
         for name, model in models.items():

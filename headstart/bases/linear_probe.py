@@ -71,6 +71,21 @@ def fit_probes(head: ClassHead, pools: Sequence[Pool], rows: Callable[[Pool], tu
     return tuple(probes)
 
 
+def probe_poolings(
+    head: ClassHead,
+    pools: Sequence[Pool],
+    features: Callable[[Pool, Sequence[str]], Tensor],
+    train: tuple[Sequence[str], list[int]],
+    valid: tuple[Sequence[str], list[int]],
+) -> tuple[Probe, ...]:
+    """A linear probe for each pooling, on the `features` of texts with their classes."""
+    fitted = rows_to_fit(len(train[0]))
+    texts, targets = [train[0][i] for i in fitted], [train[1][i] for i in fitted]
+    return fit_probes(
+        head, pools, lambda pool: ((features(pool, texts), targets), (features(pool, valid[0]), valid[1]))
+    )
+
+
 def best_probe(probes: Sequence[Probe]) -> Probe:
     """The first, the base's own pooling, unless another is clearly better on held-out rows.
 

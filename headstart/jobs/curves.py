@@ -1,13 +1,19 @@
-"""curves.png of a run: what its log says of the training and validation rows, by step. No torch."""
+"""What the log of a run says of its loss: curves.png, and reference points for a language model. No torch."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from headstart.errors import ModelError
 from headstart.runs.disk import write_file
 from headstart.runs.run import Run
 from headstart.show.picture import axes
+from headstart.tasks.metrics import compressed
+from headstart.text.split import Corpus
 
+COMPRESSED = 8_000_000  # bytes of text that xz is given; more takes minutes
 FEWEST = 3  # evaluations; fewer are no curve
 SCORES = {"accuracy": "validation accuracy", "recall@5": "validation recall@5"}  # drawn beside the loss, where logged
 
@@ -39,3 +45,20 @@ def write_curves(run: Run) -> None:
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=120)
     write_file(run.path / "curves.png", drawn.getvalue())
+
+
+def training_curve(run: Run) -> Iterator[dict[str, float]]:
+    """The training loss of each logged step, and the seconds until then."""
+    for record in run.read_lines("log.jsonl") if run.log_length() else ():
+        if record.get("split") == "train":
+            yield {"step": record["step"], "loss": record["loss"], "seconds": record["wall"]["seconds"]}
+
+
+def reference_losses(run: Run, corpus: Corpus, valid: Mapping[str, Any]) -> dict[str, float]:
+    """Bits per byte of the validation text for the same model before its first step, and for xz after the training text."""
+    first = next((r for r in run.read_lines("log.jsonl") if r.get("split") == "valid"), None)
+    if first is None:
+        raise ModelError(f"{run.path / 'log.jsonl'} is damaged (it holds no evaluation).", "RUN_DAMAGED")
+    untrained = first["loss"] * valid["bits_per_byte"] / valid["loss"]
+    seen, text = ("\n".join(part).encode()[-COMPRESSED:] for part in (corpus.train, corpus.valid))
+    return {"untrained": untrained, "xz": compressed(seen, text)}

@@ -11,26 +11,32 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import torch
 
 from headstart.bases.features import FrozenFeatures
-from headstart.bases.linear_probe import Probe, best_probe, fit_probes, install, probing_seconds, rows_to_fit
+from headstart.bases.linear_probe import Probe, best_probe, install, probe_poolings, probing_seconds, rows_to_fit
 from headstart.bases.lora import add_lora, merge_lora
 from headstart.bases.pretrained import open_base, within
 from headstart.config import FinetuneConfig, usual_rate
 from headstart.errors import ConfigError
+from headstart.jobs.cards import classifier_card
 from headstart.jobs.job import Job, Kept, run_job
 from headstart.jobs.receipt import moved, transfer
 from headstart.models.base import freeze
 from headstart.models.heads import POOLS, ClassHead, Model
-from headstart.runs.card import named, plain
 from headstart.runs.checkpoint import Progress, load_weights, weights
 from headstart.runs.model_dir import HeadSpec, Saved, build_model, write_model
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
-from headstart.shapes import PRESETS, ModelConfig, Pool, pools_to_try, usual_pool
-from headstart.tasks.classify import ClassBatch, Classify, ClassifyText, class_weights, most_probable
+from headstart.shapes import PRESETS, ModelConfig, pools_to_try, usual_pool
+from headstart.tasks.classify import (
+    ClassBatch,
+    Classify,
+    ClassifyText,
+    class_weights,
+    most_probable,
+    prediction_records,
+)
 from headstart.tasks.metrics import class_scores
 from headstart.text.batch import Batches
 from headstart.text.hygiene import refuse_leaks
@@ -41,9 +47,7 @@ from headstart.text.tokenizer import Tokenizer, tokenizer_for
 PREDICTED = 150  # bytes beside the text of a test row in predictions.jsonl
 
 
-def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:
-    """Train a classifier on `cfg.data` into the run directory `out`; its result."""
-    return run_job(cfg, out, resume, watch)
+finetune = run_job  # under the name of its verb
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,11 @@ class Finetuning(Job[FinetuneConfig]):
         read = every if cfg.features or cfg.scope == "head" else [*fitted, *valid.texts]
         features = FrozenFeatures(model, tokenizer, cfg, read, pools)
         probe_first = taken is not None and (cfg.fit_head or len(pools) > 1)  # fresh weights have nothing to probe
-        probes = _probes(model.head, pools, features, text, valid) if probe_first else ()
+        probes = (
+            probe_poolings(model.head, pools, features, (text.texts, text.targets), (valid.texts, valid.targets))
+            if probe_first
+            else ()
+        )
         pool = best_probe(probes).pool if probes else pools[0]
         model.head.pool = POOLS[pool]
         if probes and cfg.fit_head:
@@ -179,7 +187,7 @@ class Finetuning(Job[FinetuneConfig]):
         return {
             "valid": progress.best,
             "test": self._tested(run, overlap) if tested else None,
-            "commonest": _majority(self.data),
+            "commonest": self.data.majority_scores(),
             "overlapping_test_rows": len(overlap) if hygiene else None,
         }
 
@@ -188,17 +196,8 @@ class Finetuning(Job[FinetuneConfig]):
         labels, text = self.data.labels, self.test
         scores = text.probabilities(self.model, self.cfg.train.device)
         predicted = most_probable(scores)
-        lines = [
-            {
-                "row": i,
-                **({"text": example.text} if self.cfg.predictions == "texts" else {}),
-                "label": example.label,
-                "prediction": labels[guess],
-                "probabilities": dict(zip(labels, row, strict=True)),
-            }
-            for i, (example, guess, row) in enumerate(zip(self.data.test, predicted, scores, strict=True))
-        ]
-        run.write_lines("predictions.jsonl", lines)
+        with_texts = self.cfg.predictions == "texts"
+        run.write_lines("predictions.jsonl", prediction_records(self.data.test, labels, scores, with_texts))
         clean = sorted(set(range(len(predicted))) - set(overlap))
         rest = (
             class_scores([text.targets[i] for i in clean], [predicted[i] for i in clean], len(labels))
@@ -208,21 +207,7 @@ class Finetuning(Job[FinetuneConfig]):
         return {**class_scores(text.targets, predicted, len(labels)), "without_overlap": rest if overlap else None}
 
     def card(self, result: Mapping[str, Any]) -> str:
-        cfg, data, test = self.cfg, self.data, result["test"]
-        low, high = test["interval"] if test else (0, 0)
-        score = (
-            f"Accuracy on {test['rows']} test rows: {test['accuracy']:.4f} (95 % interval {low:.4f} to {high:.4f})."
-            if test
-            else f"Accuracy on {len(data.valid)} validation rows: {result['valid']['accuracy']:.4f}."
-            if result["valid"]
-            else "No rows were held out to score it on."
-        )
-        start = "fresh weights" if cfg.init == "scratch" else f"the base {named(cfg.base)}"
-        return (
-            f"# A text classifier: {', '.join(map(plain, data.labels))}\n\nTrained by Headstart from {start} "
-            f"(trained: {cfg.scope}) on {len(data.train)} rows of {named(cfg.data.train)}, seed {cfg.train.seed}. "
-            f"{score}\n"
-        )
+        return classifier_card(self.cfg, self.data, result)
 
     def save(self, folder: Path, card: str) -> None:
         write_model(folder, Saved(self.model, self.tokenizer, self.cfg.model, self.head), card)
@@ -250,19 +235,6 @@ class Finetuning(Job[FinetuneConfig]):
             "before_seconds": round(reading * len(rows_to_fit(train)) + probing, 3),
             "closing_seconds": round(reading * len(self.data.test), 3),
         }
-
-
-def _probes(
-    head: ClassHead, pools: Collection[Pool], features: FrozenFeatures, text: ClassifyText, valid: ClassifyText
-) -> tuple[Probe, ...]:
-    """A linear probe of the base for each pooling."""
-    fitted = rows_to_fit(len(text.texts))
-    texts, targets = [text.texts[i] for i in fitted], [text.targets[i] for i in fitted]
-    return fit_probes(
-        head,
-        tuple(pools),
-        lambda pool: ((features(pool, texts), targets), (features(pool, valid.texts), valid.targets)),
-    )
 
 
 def _shape_and_tokenizer(
@@ -293,9 +265,3 @@ def _resolved(cfg: FinetuneConfig, shape: ModelConfig, data: Labelled) -> Finetu
     if not train.lr:
         train = train.model_copy(update={"lr": usual_rate(shape, cfg.scope)})
     return cfg.model_copy(update={"model": shape, "train": train})
-
-
-def _majority(data: Labelled) -> dict[str, Any]:
-    """What always predicting the majority class would score."""
-    right = {name: [e.label == data.commonest for e in rows] for name, rows in data.parts().items() if rows}
-    return {"label": data.commonest, **{name: float(np.mean(hits)) for name, hits in right.items()}}

@@ -29,12 +29,12 @@ from headstart.images.captions import (
     table_of,
 )
 from headstart.images.read import bad_notes, refuse_bad
+from headstart.jobs.cards import matcher_card
 from headstart.jobs.job import Amount, Job, Kept, run_job
-from headstart.jobs.receipt import towers_sha256
+from headstart.jobs.receipt import towers_moved, towers_receipt, towers_sha256
 from headstart.models.dual import DualEncoder, Space, TextTower
 from headstart.models.heads import POOLS
-from headstart.runs.card import named
-from headstart.runs.checkpoint import Progress, weights
+from headstart.runs.checkpoint import Progress
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
 from headstart.shapes import DualConfig
@@ -49,7 +49,6 @@ from headstart.tasks.retrieve import (
     RetrieveSeen,
     SeenPairs,
     chance,
-    ranks,
 )
 from headstart.text.batch import Batches
 from headstart.text.split import digest
@@ -58,9 +57,7 @@ from headstart.text.tokenizer import Tokenizer
 EVALUATIONS = 20  # in a run, about
 
 
-def match(cfg: MatchConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:
-    """Train two towers on the captions of `cfg.data` into the run directory `out`; its result."""
-    return run_job(cfg, out, resume, watch)
+match = run_job  # under the name of its verb
 
 
 @dataclass(frozen=True)
@@ -171,30 +168,17 @@ class Matching(Job[MatchConfig]):
             f"{captions['train']:,}, {captions['valid']:,} and {captions['test']:,} captions."
         )
 
-    @property
-    def pretrained(self) -> list[str]:
-        """The towers that do not start from nothing."""
-        return ["text"] if self.cfg.image == "transformer" else ["text", "image"]
-
     def receipt(self) -> dict[str, Any]:
-        copied = {name: name.split(".")[0] in self.pretrained for name in weights(self.dual)}
-        return {
-            "text": self.cfg.text,
-            "image": self.cfg.image,
-            "copied": sorted(name for name, taken in copied.items() if taken),
-            "new": sorted(name for name, taken in copied.items() if not taken),
-            "frozen": self.pretrained if self.cfg.scope == "head" else [],
-            "towers_sha256_before": towers_sha256(self.dual),
-        }
+        towers = ["text"] if self.cfg.image == "transformer" else ["text", "image"]  # that do not start from nothing
+        names = {"text": self.cfg.text, "image": self.cfg.image}
+        return {**names, **towers_receipt(self.dual, towers, frozen=self.cfg.scope == "head")}
 
     def check_receipt(self, receipt: Mapping[str, Any]) -> None:
         if self.cfg.image != "transformer" and receipt["towers_sha256_before"] != towers_sha256(self.dual):
             raise ModelError("A tower is not what it was when this run began. Begin a new run.", "RUN_DAMAGED")
 
     def receipt_after(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
-        after = towers_sha256(self.dual)
-        moved = [name for name in receipt["frozen"] if after[name] != receipt["towers_sha256_before"][name]]
-        return {"towers_sha256_after": after, "frozen_moved": moved}
+        return {**towers_moved(self.dual, receipt)}
 
     def scores(self, run: Run, progress: Progress) -> dict[str, Any]:
         return {
@@ -214,26 +198,11 @@ class Matching(Job[MatchConfig]):
         """Retrieve the images of the test captions."""
         part = self.parts.test
         found = self._embedded(part)
-        files, owner, scores = list(part), found.owner.cpu().numpy(), found.scores
-        texts = [text for texts in part.values() for text in texts]
-        places = ranks(scores, owner[:, None] == range(len(files)))
-        lines = [
-            {"caption": text, "file": files[own], "rank": int(place), "best": files[int(row.argmax())]}
-            for text, own, place, row in zip(texts, owner, places, scores, strict=True)
-        ]
-        run.write_lines("predictions.jsonl", lines)
+        run.write_lines("predictions.jsonl", [{**row} for row in found.retrieved(part)])
         return scores_of(found)
 
     def card(self, result: Mapping[str, Any]) -> str:
-        cfg, part = self.cfg, "test" if result["test"] else "valid"
-        scores = result[part]
-        way = scores["text_to_image"]
-        recalls = ", ".join(f"{100 * way[k]['value']:.1f} % ({k})" for k in way)
-        return (
-            f"# Captions and images ({named(cfg.text, cfg.image)})\n\nTrained by Headstart (trained: {cfg.scope}) on "
-            f"{named(cfg.data.pairs)}, seed {cfg.train.seed}. Of {scores['captions']} {part} captions, the image among "
-            f"{scores['images']} was found: {recalls}.\n"
-        )
+        return matcher_card(self.cfg, result)
 
     def save(self, folder: Path, card: str) -> None:
         write_dual(folder, self.dual, self.shape, card)

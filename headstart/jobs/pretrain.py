@@ -12,20 +12,20 @@ import torch
 from headstart.bases.cooccurrence_start import start_from_cooccurrence, starts_from_cooccurrence
 from headstart.bases.pretrained import open_base, within
 from headstart.config import PretrainConfig
-from headstart.errors import ModelError
+from headstart.jobs.cards import language_model_card
+from headstart.jobs.curves import reference_losses, training_curve
 from headstart.jobs.job import Job, Kept, Sample, run_job
 from headstart.models.decode import LanguageStep, Sampling, generate
 from headstart.models.heads import LanguageHead, Model, VectorHead
 from headstart.quantities import counted
-from headstart.runs.card import named
 from headstart.runs.checkpoint import Progress, load_weights, weights
 from headstart.runs.model_dir import HeadSpec, Saved, build_model, write_model
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
-from headstart.shapes import HuggingFaceConfig, ModelConfig
+from headstart.shapes import ModelConfig
 from headstart.tasks.distill import Distill, DistillScores, TaughtText, Teacher
 from headstart.tasks.language import Language, LanguageText
-from headstart.tasks.metrics import LanguageScores, compressed
+from headstart.tasks.metrics import LanguageScores
 from headstart.text.batch import Batch, Batches
 from headstart.text.read import passed_over, text_files
 from headstart.text.split import Corpus, split_corpus
@@ -33,15 +33,12 @@ from headstart.text.tokenizer import Tokenizer, tokenizer_for
 from headstart.text.word_vectors import known_vectors, vector_files
 
 SAMPLE_TOKENS = 40
-COMPRESSED = 8_000_000  # bytes of text that xz is given; more takes minutes
 FINAL_TOKENS = 50_000  # training tokens of which the final training loss is measured
 EVALUATED = 0.01  # validation tokens of an evaluation, as a part of all training tokens
 FEWEST_EVALUATED = 20_000  # tokens; fewer would not tell two models apart
 
 
-def pretrain(cfg: PretrainConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:
-    """Train a tokenizer and a language model on `cfg.data` into the run directory `out`; its result."""
-    return run_job(cfg, out, resume, watch)
+pretrain = run_job  # under the name of its verb
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,8 @@ class Pretraining(Job[PretrainConfig]):
         tokenizer = source.tokenizer if source else next(iter((kept.tokenizers or {}).values()), None)
         tokenizer = tokenizer or tokenizer_for(corpus.train, cfg.tokenizer)
         cfg = _resolved(cfg, tokenizer, source, kept.cfg)
-        teacher = _teacher(cfg) if cfg.objective == "distill" else None
+        taught = open_base(cfg.teacher, cfg.allow_pickle) if cfg.teacher else None
+        teacher = Teacher(taught.model, taught.tokenizer, cfg.train.device) if taught else None
         text, valid = (
             TaughtText(texts, tokenizer, cfg, teacher) if teacher else LanguageText(texts, tokenizer, cfg)
             for texts in (corpus.train, corpus.valid)
@@ -152,9 +150,11 @@ class Pretraining(Job[PretrainConfig]):
         valid = self._validated() if self.held_out else None
         return {
             "train": self.final_training_loss(),
-            "curve": list(_curve(run)),
+            "curve": list(training_curve(run)),
             "valid": valid,
-            "beside": _beside(run, self.corpus, valid) if valid and self.valid.bytes and not self.cfg.base else {},
+            "beside": reference_losses(run, self.corpus, valid)
+            if valid and self.valid.bytes and not self.cfg.base
+            else {},
             "fresh": list(self.fresh),
         }
 
@@ -172,22 +172,7 @@ class Pretraining(Job[PretrainConfig]):
         return scores if entropy is None else {**scores, "entropy": entropy}
 
     def card(self, result: Mapping[str, Any]) -> str:
-        cfg, model, valid = self.cfg, self.cfg.model, result["valid"]
-        if valid and cfg.teacher:
-            score = f"its vectors of validation text and the teacher's have a cosine similarity of {valid['similarity']:.3f}"
-        else:
-            score = (
-                f"validation loss {valid['loss']:.4f} nats per token" if valid else "no validation text was held out"
-            )
-        kind = f"A {model.model_type} model" if isinstance(model, HuggingFaceConfig) else f"Preset {model.preset}"
-        title = f"base distilled from {named(cfg.teacher)}" if cfg.teacher else f"{cfg.objective} language model"
-        base = f"from {named(cfg.base)} " if cfg.base else ""
-        return (
-            f"# A {title}\n\n{kind}, {model.layers} layers, width {model.width}, {result['parameters']:,} parameters; "
-            f"trained by Headstart {base}for {counted(result['steps'], 'step')} ({result['tokens']:,} tokens), seed "
-            f"{cfg.train.seed}: {score}.\n\nText: {named(*cfg.data.paths)}. "
-            f"{f'Word vectors: {named(cfg.vectors)}. ' if cfg.vectors else ''}Its settings are in config.toml of the run.\n"
-        )
+        return language_model_card(self.cfg, result)
 
     def save(self, folder: Path, card: str) -> None:
         model = self.model
@@ -210,12 +195,6 @@ def sample(model: Model, tokenizer: Tokenizer, prompt: str, cfg: PretrainConfig)
     return tokenizer.decode([*ids, *(choice.id for choice in chosen)])
 
 
-def _teacher(cfg: PretrainConfig) -> Teacher:
-    assert cfg.teacher, "the settings see to it"
-    saved = open_base(cfg.teacher, cfg.allow_pickle)
-    return Teacher(saved.model, saved.tokenizer, cfg.train.device)
-
-
 def _resolved(
     cfg: PretrainConfig, tokenizer: Tokenizer, source: Saved | None, kept: PretrainConfig | None
 ) -> PretrainConfig:
@@ -228,20 +207,3 @@ def _resolved(
         cfg = cfg.model_copy(update={"objective": "causal" if shape.causal else "masked"})
     train = cfg.train.scheduled(cfg.train.steps, eval_every=cfg.train.steps // 10)
     return cfg.model_copy(update={"model": shape, "train": train})
-
-
-def _curve(run: Run) -> Iterator[dict[str, float]]:
-    """The training loss of each logged step, and the seconds until then."""
-    for record in run.read_lines("log.jsonl") if run.log_length() else ():
-        if record.get("split") == "train":
-            yield {"step": record["step"], "loss": record["loss"], "seconds": record["wall"]["seconds"]}
-
-
-def _beside(run: Run, corpus: Corpus, valid: Mapping[str, Any]) -> dict[str, float]:
-    """Bits per byte of the validation text for the same model before its first step, and for xz after the training text."""
-    first = next((r for r in run.read_lines("log.jsonl") if r.get("split") == "valid"), None)
-    if first is None:
-        raise ModelError(f"{run.path / 'log.jsonl'} is damaged (it holds no evaluation).", "RUN_DAMAGED")
-    untrained = first["loss"] * valid["bits_per_byte"] / valid["loss"]
-    seen, text = ("\n".join(part).encode()[-COMPRESSED:] for part in (corpus.train, corpus.valid))
-    return {"untrained": untrained, "xz": compressed(seen, text)}

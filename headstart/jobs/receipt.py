@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from headstart.bases.lora import plain_name
 from headstart.models.base import Base
@@ -57,6 +57,35 @@ def base_tensors(model: Model) -> Tensors:
 
 def _frozen(base: Base) -> Iterable[str]:
     return [f"base.{n}" for n, p in base.named_parameters() if not p.requires_grad and ".base_layer." not in n]
+
+
+class Towers(TypedDict):
+    """The part of a matcher's receipt.json that names tensors."""
+
+    copied: list[str]
+    new: list[str]
+    frozen: list[str]  # towers that must not move
+    towers_sha256_before: dict[str, str]
+
+
+class TowersMoved(TypedDict):
+    towers_sha256_after: dict[str, str]
+    frozen_moved: list[str]
+
+
+def towers_receipt(dual: DualEncoder, pretrained: list[str], frozen: bool) -> Towers:
+    copied = {name: name.split(".")[0] in pretrained for name in weights(dual)}
+    return {
+        "copied": sorted(name for name, taken in copied.items() if taken),
+        "new": sorted(name for name, taken in copied.items() if not taken),
+        "frozen": pretrained if frozen else [],
+        "towers_sha256_before": towers_sha256(dual),
+    }
+
+
+def towers_moved(dual: DualEncoder, receipt: Mapping[str, Any]) -> TowersMoved:
+    after, before = towers_sha256(dual), receipt["towers_sha256_before"]
+    return {"towers_sha256_after": after, "frozen_moved": [n for n in receipt["frozen"] if after[n] != before[n]]}
 
 
 def towers_sha256(dual: DualEncoder) -> dict[str, str]:

@@ -22,10 +22,10 @@ from headstart.bases.translator import (
 )
 from headstart.config import TranslateConfig
 from headstart.errors import DataError
+from headstart.jobs.cards import translator_card
 from headstart.jobs.job import Job, Kept, Sample, run_job
 from headstart.models.seq2seq import Seq2Seq
 from headstart.quantities import counted
-from headstart.runs.card import named
 from headstart.runs.checkpoint import Progress
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
@@ -40,11 +40,7 @@ PARTS = {"train": "training", "valid": "validation", "test": "test"}  # as they 
 SHOWN = 3  # validation rows translated after each evaluation, where no sample is given
 
 
-def translate(
-    cfg: TranslateConfig, out: str | Path, resume: bool = False, watch: Watch | None = None
-) -> dict[str, Any]:
-    """Train an encoder and a decoder on the pairs of `cfg.data` into the run directory `out`; its result."""
-    return run_job(cfg, out, resume, watch)
+translate = run_job  # under the name of its verb
 
 
 @dataclass(frozen=True)
@@ -164,14 +160,7 @@ class Translating(Job[TranslateConfig]):
         return {**scores, "fails": where_it_fails(rows)}
 
     def card(self, result: Mapping[str, Any]) -> str:
-        cfg, part = self.cfg, "test" if result["test"] else "validation"
-        scores = result["test"] or result["valid"]
-        return (
-            f"# A translator ({cfg.model.kind}, hidden size {cfg.model.hidden})\n\n{result['parameters']:,} parameters, "
-            f"trained by Headstart for {counted(result['steps'], 'step')} on {named(*cfg.data.pairs)}, seed "
-            f"{cfg.train.seed}. On {scores['rows']} {part} sources: loss {scores['loss']:.4f} nats per target token, exact "
-            f"match {scores['exact_match']['value']:.4f}.\n"
-        )
+        return translator_card(self.cfg, result)
 
     def save(self, folder: Path, card: str) -> None:
         write_translator(folder, self.translator, card)

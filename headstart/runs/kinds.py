@@ -30,18 +30,28 @@ class Kind:
     receipt: type[Shape] = Shape  # receipt.json
     evaluation: type[Shape] = shapes.Evaluation  # a line of log.jsonl about the validation rows
     prediction: type[Shape] = Shape  # a line of predictions.jsonl
+    use: str = ""  # `headstart USE` puts it to work
 
 
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
-        Kind("pretrain", "pretrain", "a language model", PretrainConfig, "headstart.jobs.pretrain:Pretraining", shapes.Pretrained),
         Kind(
-            "finetune", "finetune", "a classifier", FinetuneConfig, "headstart.jobs.finetune:Finetuning", shapes.Finetuned,
-            shapes.FinetuneReceipt, shapes.ClassEvaluation, shapes.Prediction,
+            "pretrain", "pretrain", "a language model", PretrainConfig, "headstart.jobs.pretrain:Pretraining",
+            shapes.Pretrained, use="generate",
         ),
-        Kind("translate", "translate train", "a translator", TranslateConfig, "headstart.jobs.translate:Translating", shapes.Translated),
-        Kind("match", "match train", "a matcher", MatchConfig, "headstart.jobs.match:Matching", shapes.Matched, shapes.MatchReceipt),
+        Kind(
+            "finetune", "finetune", "a classifier", FinetuneConfig, "headstart.jobs.finetune:Finetuning",
+            shapes.Finetuned, shapes.FinetuneReceipt, shapes.ClassEvaluation, shapes.Prediction, use="predict",
+        ),
+        Kind(
+            "translate", "translate train", "a translator", TranslateConfig, "headstart.jobs.translate:Translating",
+            shapes.Translated, use="translate apply",
+        ),
+        Kind(
+            "match", "match train", "a matcher", MatchConfig, "headstart.jobs.match:Matching",
+            shapes.Matched, shapes.MatchReceipt, use="search",
+        ),
     )
 }  # fmt: skip
 
@@ -91,6 +101,7 @@ def parse_run_config(settings: Any, source: str) -> JobConfig:
 def must_be(config: JobConfig, kind: type[C], path: object) -> C:
     """The settings of a run, if it is of the `kind` that is needed; otherwise what it is, and what makes the right one."""
     if not isinstance(config, kind):
-        wanted = KINDS[kind.model_fields["job"].default]
-        raise ModelError(f"{path} holds {kind_of(config).noun}, not {wanted.noun}. Train one: headstart {wanted.verb}.")
+        found, wanted = kind_of(config), KINDS[kind.model_fields["job"].default]
+        use = f" (for headstart {found.use})" if found.use else ""
+        raise ModelError(f"{path} holds {found.noun}{use}, not {wanted.noun}. Train one: headstart {wanted.verb}.")
     return config

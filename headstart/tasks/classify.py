@@ -226,3 +226,19 @@ def class_weights(rows: Sequence[Example], labels: Sequence[str]) -> Tensor:
     """Weights under which every class counts alike, however many rows it has."""
     counts = Counter(e.label for e in rows)
     return torch.tensor([len(rows) / (len(labels) * counts[label]) for label in labels])
+
+
+def prediction_records(
+    rows: Sequence[Example], labels: Sequence[str], scores: Sequence[Sequence[float]], texts: bool
+) -> list[dict[str, Any]]:
+    """The lines of predictions.jsonl, with or without the text of each row."""
+    return [
+        {
+            "row": i,
+            **({"text": example.text} if texts else {}),
+            "label": example.label,
+            "prediction": labels[best],
+            "probabilities": dict(zip(labels, row, strict=True)),
+        }
+        for i, (example, best, row) in enumerate(zip(rows, most_probable(scores), scores, strict=True))
+    ]

@@ -240,6 +240,15 @@ class ImageBatches(Batches[B]):
         return self._batch([self.files[i] for i in part.tolist()], texts, range(len(texts)))
 
 
+class Retrieved(TypedDict):
+    """A line of predictions.jsonl"""
+
+    caption: str
+    file: str
+    rank: int  # of its own image, 1 = first
+    best: str
+
+
 @dataclass(frozen=True)
 class Embedded:
     """Captions and images in the shared space."""
@@ -260,6 +269,16 @@ class Embedded:
 
     def recalls(self) -> Recalls:
         return recalls(self.scores, self.owner.cpu().numpy())
+
+    def retrieved(self, part: Captions) -> list[Retrieved]:
+        """What is found for each caption of `part`, which these are the vectors of."""
+        files, owner, scores = list(part), self.owner.cpu().numpy(), self.scores
+        texts = [text for texts in part.values() for text in texts]
+        places = ranks(scores, owner[:, None] == range(len(files)))
+        return [
+            {"caption": text, "file": files[own], "rank": int(place), "best": files[int(row.argmax())]}
+            for text, own, place, row in zip(texts, owner, places, scores, strict=True)
+        ]
 
 
 def ranks(scores: Floats, right: NDArray[np.bool_]) -> Numbers:

@@ -56,6 +56,12 @@ class Labelled:
         """The majority class of the training rows: always predicting it is the least that a model must beat."""
         return Counter(e.label for e in self.train).most_common(1)[0][0]
 
+    def majority_scores(self) -> dict[str, str | float]:
+        """The majority class, and the accuracy of always predicting it in each part that has rows."""
+        parts = {name: rows for name, rows in self.parts().items() if rows}
+        right = {name: sum(e.label == self.commonest for e in rows) / len(rows) for name, rows in parts.items()}
+        return {"label": self.commonest, **right}
+
     def parts(self) -> dict[str, list[Example]]:
         return {"train": self.train, "valid": self.valid, "test": self.test}
 
