@@ -93,9 +93,9 @@ def test_a_class_without_rows_in_a_part_is_told():
     """D18"""
     train = [Example(f"row {label} {i}", label) for label in "abcdefgh" for i in range(2)]
     found = check({"train": train, "valid": [], "test": [Example("another", "a")]})
-    told = [warning for warning in found["warnings"] if "cannot be told" in warning]
+    told = [warning for warning in found["warnings"] if "cannot be measured" in warning]
     assert told == [
-        "There are no test rows of 'b', 'c', 'd', 'e', 'f' and others: how well a model knows them cannot be told."
+        "There are no test rows of 'b', 'c', 'd', 'e', 'f' and others: how well a model knows them cannot be measured."
     ]
 
 
