@@ -116,7 +116,7 @@ def prepare(cfg: FinetuneConfig, kept: tuple[FinetuneConfig, Tokenizer] | None =
         for part in (text, valid, test):
             part.features = partial(features, pool)
     batches = text.batches(cfg.train.batch_size, cfg.train.seed)
-    task = Classify(len(data.labels))
+    task = Classify(len(data.labels), cfg.score or "accuracy")
     head = HeadSpec("classify", tuple(data.labels), pool, cfg.head_dropout, cfg.long)
     return Finetuning(cfg, data, source, tokenizer, text, valid, test, head, model, task, batches, probes)
 
