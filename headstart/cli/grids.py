@@ -34,12 +34,9 @@ def grid_study(
         if as_json:
             show_json(cost)
             return
-        seconds, runs = (
-            cost["seconds"],
-            f"{counted(cost['cells'], 'cell')}, {cost['missing']:,} missing, {jobs} at once",
-        )
+        seconds = cost["seconds"]
         time = "time not estimated for this kind of run" if seconds is None else f"about {duration(seconds)}"
-        show(f"{runs}: {time}")
+        show(f"{counted(cost['cells'], 'cell')}, {cost['missing']:,} missing, {jobs} at once: {time}")
         return
     results = run_grid(grid, config, out, jobs, Bar(quiet))
     show_json(results.plain()) if as_json else show_grid(grid, Path(out), results)

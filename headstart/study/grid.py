@@ -77,11 +77,8 @@ class _State(GridSettings):
 
 def run_grid(grid: Grid[C, R], cfg: C, out: str | Path, jobs: int = 1, watch: Watch | None = None) -> R:
     """Run every cell that is not finished; the results, also written with table, figures and page."""
-    out, planned, data = (
-        Path(out),
-        grid.plan(cfg),
-        grid.data(cfg),
-    )  # what is wrong is reported before anything is written
+    out = Path(out)
+    planned, data = grid.plan(cfg), grid.data(cfg)  # what is wrong is reported before anything is written
     with study_folder(out):
         state = _begin(out, grid.file, cfg, data)
         for cell in planned:

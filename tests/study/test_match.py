@@ -161,3 +161,13 @@ def test_a_page_shows_the_verdict_and_the_recalls(study: tuple[MatchGridConfig, 
     assert json.loads(done.stdout)["verdict"] in page
     assert '<th scope="col" class="n">recall@1</th>' in page
     assert page.count('role="img"') == 1
+
+
+def test_several_jobs_give_the_same_recalls(
+    study: tuple[MatchGridConfig, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADSTART_CACHE", str(tmp_path / "cache"))
+    cfg, out = study
+    again = compare_towers(cfg.model_copy(update={"splits": 1}), tmp_path / "study", jobs=2)
+    assert (again.failures, again.missing_cells) == ([], 0)
+    assert [row.at_5 for row in again.table] == [recall(out, scope, 0) for scope in ("head", "full")]
