@@ -28,6 +28,7 @@ from headstart.shapes import (
 Objective = Literal["causal", "masked", "distill"]
 Unit = Literal["line", "sentence", "document"]
 Long = Literal["truncate", "window"]
+ClassScore = Literal["accuracy", "macro_f1"]
 FEW_STEPS = 200  # updates at least, where labels are so few that ten epochs would be ten updates
 
 
@@ -239,6 +240,7 @@ class FinetuneConfig(JobConfig):
     pool: Pool | None = None
     long: Long = "truncate"  # texts longer than the context are cut, or read in windows of which the head gets the mean
     class_weights: bool = False  # rare classes count as much as common ones
+    score: ClassScore | None = None  # of the validation rows, by which the best weights are kept; None: accuracy
     head_dropout: float = Field(0.1, ge=0, lt=1)
     fit_head: bool = True  # a pretrained base gets the head that fits it (logistic regression), not a random one
     epochs: int = Field(10, ge=1)

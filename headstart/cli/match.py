@@ -32,6 +32,7 @@ from headstart.cli.app import (
     training_settings,
 )
 from headstart.cli.complete import runs
+from headstart.cli.grids import DryStudy, Jobs, grid_study
 from headstart.cli.settings import nested_settings, placed
 from headstart.cli.terminal import Bar, guarded, show, show_json, show_notes, show_table
 from headstart.cli.usage import Verbs, ends
@@ -244,6 +245,8 @@ def compare(
     device: Device = None,
     threads: Threads = None,
     settings: Set = None,
+    jobs: Jobs = 1,
+    dry_run: DryStudy = False,
     no_verify: NoVerify = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -251,12 +254,11 @@ def compare(
 ) -> None:
     """Compare frozen and tuned towers, or towers with each other, on the same splits of the images."""
     from headstart.cli.settings import placed_base
-    from headstart.schema import parse
-    from headstart.study.towers import RECALLS, TowersConfig, compare_towers
+    from headstart.study.match import MATCHERS
 
     each = {"epochs": epochs, "data.images": placed(images) if images else None}
     each |= training_settings(batch_size, lr, None, device, threads)
-    own: dict[str, Any] = {
+    given: dict[str, Any] = {
         "data": placed(pairs),
         "text": [placed_base(name) for name in text] if text else None,
         "image": [placed_base(name) for name in image] if image else None,
@@ -264,27 +266,7 @@ def compare(
         "splits": splits,
         "settings": nested_settings(each, settings) or None,
     }
-    config = parse(TowersConfig, {key: value for key, value in own.items() if value is not None})
-    results = compare_towers(config, out, Bar(quiet))
-    if as_json:
-        show_json(results)
-        return
-    rows, chance = [], results["table"][0]["chance"]["text_to_image"]
-    recalls = [at for at in RECALLS if chance[at] < 1]
-    for row in results["table"]:
-        found = [f"{row[at]:.3f}{_between(row['intervals'][at])}" for at in recalls]
-        rows.append([row["text"], row["image"], row["trained"], str(row["splits"]), *found, f"{row['seconds']:.0f}"])
-    show_table(["text", "image", "trained", "splits", *recalls, "seconds"], rows, right=range(3, 8))
-    _show_too_few(chance)
-    for name, cause in results["failed"].items():
-        show(f"! {name} failed: {cause}")
-    show()
-    show(results["verdict"])
-    show(f"{out}: results.json, table.csv, recall.png")
-
-
-def _between(interval: list[float] | None) -> str:
-    return f" ({interval[0]:.3f} to {interval[1]:.3f})" if interval else ""
+    grid_study(MATCHERS, given, out, jobs, dry_run, as_json, quiet)
 
 
 @match.command("evaluate")

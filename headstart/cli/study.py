@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -39,10 +39,16 @@ from headstart.cli.app import (
     reading_settings,
     row_settings,
 )
+from headstart.cli.grids import DryStudy, Jobs, show_grid
 from headstart.cli.settings import nested_settings, placed, placed_base, study_settings
 from headstart.cli.terminal import Bar, guarded, show, show_json, show_table
 from headstart.quantities import counted, data_size, duration
 from headstart.show.table import label
+
+if TYPE_CHECKING:
+    from headstart.study.estimate import StudyEstimate
+    from headstart.study.results import Results
+    from headstart.study.study import Study
 
 LONG = 1800.0  # seconds; a study that takes longer is not started without being asked for twice
 
@@ -59,7 +65,7 @@ def runs(
     from headstart.study.study import studies_in
     from headstart.study.verdict import headline
 
-    records = [run.summary() for run in runs_in(folder)] + studies_in(folder)
+    records: list[Mapping[str, Any]] = [*(run.summary() for run in runs_in(folder)), *studies_in(folder)]
     if as_json:
         show_json(records)
         return
@@ -133,9 +139,9 @@ def compare(
     strip_nul: StripNul = False,
     max_line_bytes: LongestLine = None,
     strict_leakage: StrictLeakage = False,
-    jobs: Annotated[int, Option(min=1, help="Runs at once.")] = 1,
+    jobs: Jobs = 1,
     yes: Annotated[bool, Option("--yes", help="Start even if it will take more than half an hour.")] = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="Only say how long it would take.")] = False,
+    dry_run: DryStudy = False,
     config: Annotated[Path | None, Option(help="Settings from a TOML file; flags win over it.")] = None,
     settings: Set = None,
     no_verify: NoVerify = False,
@@ -204,7 +210,7 @@ def compare(
 
     study = Study.run(study_config, Path(out), jobs, Bar(quiet), expected)
     if as_json:
-        show_json(study.results)
+        show_json(study.results.plain())
         return
     _show_study(study)
 
@@ -217,16 +223,25 @@ def report(
     debug: Debug = False,
 ) -> None:
     """Build the page of STUDY again from its runs. With its table and its figures."""
-    from headstart.study.study import Study
+    from headstart.study.grid import open_grid, write_grid
+    from headstart.study.study import Study, grid_in
 
-    built = Study.open(Path(study))
+    folder = Path(study)
+    grid = grid_in(folder)
+    if grid:
+        results = open_grid(grid, folder)
+        write_grid(grid, folder, results)
+        show_json(results.plain()) if as_json else show_grid(grid, folder, results)
+        return
+    built = Study.open(folder)
+    built.write()
     if as_json:
-        show_json(built.results)
+        show_json(built.results.plain())
         return
     _show_study(built)
 
 
-def _show_cost(cost: dict[str, Any], asked: bool) -> None:
+def _show_cost(cost: StudyEstimate, asked: bool) -> None:
     sentence = (
         f"{counted(cost['cells'], 'cell')}, about {duration(cost['seconds'])} with {cost['jobs']} at once "
         f"({duration(cost['pretraining_seconds'])} of that pretraining); {data_size(cost['memory_bytes'])} of memory"
@@ -239,32 +254,32 @@ def _agreed() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty() and typer.confirm("Start?", err=True)
 
 
-def _show_study(study: Any) -> None:
+def _show_study(study: Study) -> None:
     _show_arms(study.results)
     show()
     show(study.verdict)
-    for failure in study.results["failures"]:
-        show(f"! {failure['cell']} failed with exit code {failure['exit']}: {failure['message']}")
+    for failure in study.results.failures:
+        show(f"! {failure.cell} failed with exit code {failure.exit}: {failure.message}")
     show(f"the whole page: {study.page}")
 
 
-def _show_arms(results: Mapping[str, Any]) -> None:
-    for notice in results["notices"]:
+def _show_arms(results: Results) -> None:
+    for notice in results.notices:
         show(f"! {notice}")
     rows = [
         [
-            str(arm["labels"]),
-            arm["name"],
-            f"{arm['mean']:.3f}",
-            f"{arm['interval'][0]:.3f} to {arm['interval'][1]:.3f}",
-            "" if arm["sd"] is None else f"{arm['sd']:.3f}",
-            str(arm["seeds"]),
-            duration(arm["cost"]["seconds"]),
+            str(arm.labels),
+            arm.name,
+            "" if arm.mean is None else f"{arm.mean:.3f}",
+            "{:.3f} to {:.3f}".format(*arm.interval) if arm.interval else "",
+            "" if arm.sd is None else f"{arm.sd:.3f}",
+            str(arm.seeds),
+            duration(arm.cost.seconds or 0.0),
         ]
-        for arm in results["arms"]
+        for arm in results.arms
     ]
-    name = {"accuracy": "test accuracy", "macro_f1": "test macro-F1"}[results["score"]]
-    show_table(["labels", "arm", name, "95 % interval", "sd", "seeds", "time"], rows, right=(0, 2, 4, 5, 6))
+    header = ["labels", "arm", f"test {results.score_name}", "95 % interval", "sd", "seeds", "time"]
+    show_table(header, rows, right=(0, 2, 4, 5, 6))
 
 
 def _listed(words: str | None) -> tuple[str, ...] | None:
@@ -299,18 +314,18 @@ def demo(
     """Run the main job on public film reviews. Pretrains, fine-tunes, compares, concludes: about four minutes."""
     from headstart.study.demo import run_demo
 
-    result = run_demo(Path(out), Bar(quiet))
+    made = run_demo(Path(out), Bar(quiet))
+    study = made.study
     if as_json:
-        show_json(result)
+        also = {"predictions": made.predictions, "generated": made.generated, "page": str(study.page)}
+        show_json({**study.results.plain(), **also})
         return
-    _show_arms(result)
+    _show_arms(study.results)
     show()
-    for record in result["predictions"]:
+    for record in made.predictions:
         show(f"{record['label']:>8} {max(record['probabilities'].values()):.2f}  {record['text']}")
     show()
-    show(
-        "generated: " + " ".join(f"{label(t['token'])}[{t['probability']:.2f}]" for t in result["generated"]["tokens"])
-    )
+    show("generated: " + " ".join(f"{label(t['token'])}[{t['probability']:.2f}]" for t in made.generated["tokens"]))
     show()
-    show(result["verdict"])
-    show(f"the whole page: {result['page']}")
+    show(study.verdict)
+    show(f"the whole page: {study.page}")

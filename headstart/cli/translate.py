@@ -33,6 +33,7 @@ from headstart.cli.app import (
     reading_settings,
     training_settings,
 )
+from headstart.cli.grids import DryStudy, Jobs, grid_study
 from headstart.cli.learn import show_estimate
 from headstart.cli.settings import placed
 from headstart.cli.terminal import Bar, guarded, show, show_json, show_notes, show_table
@@ -297,41 +298,24 @@ def grid(
     epochs: Annotated[int | None, Option(help="Times through the training pairs. [default: 20]")] = None,
     threads: Threads = None,
     settings: Set = None,
+    jobs: Jobs = 1,
+    dry_run: DryStudy = False,
     as_json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> None:
-    """Train every model at every hidden size on every data set. Gives a table, curves and a heat map."""
+    """Train every model at every hidden size on every data set. Gives a table, curves, a heat map and a page."""
     from headstart.cli.settings import nested_settings
-    from headstart.schema import parse
-    from headstart.study.ladder import LadderConfig, climb
+    from headstart.study.translate import TRANSLATORS
 
-    own: dict[str, Any] = {
+    given: dict[str, Any] = {
         "data": [placed(path) for path in pairs],
         "models": model or None,
         "hidden": hidden or None,
         "seeds": seeds,
         "settings": nested_settings({"epochs": epochs, "train.threads": threads}, settings) or None,
     }
-    config = parse(LadderConfig, {key: value for key, value in own.items() if value is not None})
-    results = climb(config, out, Bar(quiet))
-    if as_json:
-        show_json(results)
-        return
-    header = ["data", "pairs", "model", "hidden", "parameters", "seeds", "loss", "± sd", "exact match", "seconds"]
-    rows = [
-        [
-            row["data"], f"{row['rows']:,}", row["model"], str(row["hidden"]), f"{row['parameters']:,}", str(row["seeds"]),
-            f"{row['loss']:.4f}", "" if row["loss_sd"] is None else f"{row['loss_sd']:.4f}", f"{row['exact_match']:.4f}",
-            f"{row['seconds']:.0f}",
-        ]
-        for row in results["table"]
-    ]  # fmt: skip
-    show_table(header, rows, right=(1, 3, 4, 5, 6, 7, 8, 9))
-    for name, cause in results["failed"].items():
-        show(f"! {name} failed: {cause}")
-    show(results["verdict"])
-    show(f"{out}: results.json, table.csv, curves.png, by-hidden.png, by-data.png, heatmap.png")
+    grid_study(TRANSLATORS, given, out, jobs, dry_run, as_json, quiet)
 
 
 def _check_split(split: str | None) -> None:

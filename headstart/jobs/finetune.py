@@ -112,7 +112,7 @@ class Finetuning(Job[FinetuneConfig]):
             for part in (text, valid, test):
                 part.features = partial(features, pool)
         batches = text.batches(cfg.train.batch_size, cfg.train.seed)
-        cfg, task = cfg.model_copy(update={"pool": pool}), Classify(len(data.labels))
+        cfg, task = cfg.model_copy(update={"pool": pool}), Classify(len(data.labels), cfg.score or "accuracy")
         return cls(cfg, data, source, tokenizer, text, valid, test, model, task, batches, probes)
 
     def measured(self) -> Iterable[ClassBatch]:

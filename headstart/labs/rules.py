@@ -100,7 +100,7 @@ VERBS: Mapping[str, Verb] = {
         ("read",),
         read="--images --text --image",
         write="--out",
-        text="--train --splits --epochs --batch-size --lr --device --threads --set",
+        text="--train --splits --epochs --batch-size --lr --device --threads --jobs --set",
         switch="--quiet",
     ),
     "match evaluate": Verb(
@@ -125,13 +125,13 @@ VERBS: Mapping[str, Verb] = {
         ("read",), text=f"--split --beam --length-penalty {PAIR_COLUMNS}", switch="--strip-nul"
     ),
     "translate grid": Verb(
-        ("read",), write="--out", text="--model --hidden --seeds --epochs --threads --set", switch="--quiet"
+        ("read",), write="--out", text="--model --hidden --seeds --epochs --threads --jobs --set", switch="--quiet"
     ),
 }  # fmt: skip
 WORD_SETTINGS = {  # of --set: those that hold words which are no names of files
     "activation", "arms", "caption_column", "cell", "device", "encoding", "file_column", "group_column", "hold_out", "init",
     "label_column", "long", "models", "norm", "objective", "objectives", "on_bad_bytes", "pool", "positions", "predictions",
-    "preset", "projection", "samples", "scope", "size", "source_column", "split", "start", "target_column", "text_column", "unit",
+    "preset", "projection", "samples", "scope", "score", "size", "source_column", "split", "start", "target_column", "text_column", "unit",
 }  # fmt: skip
 
 

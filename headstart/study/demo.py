@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from headstart.study.plan import StudyConfig
 from headstart.study.study import Study
 from headstart.text.split import hash_split
 from headstart.text.tables import read_columns
-from headstart.use.language import LoadedLanguageModel
+from headstart.use.labels import LabelledText
+from headstart.use.language import Generated, LoadedLanguageModel
 from headstart.use.predict import LoadedClassifier
 
 PACK = "movie-reviews"
@@ -49,8 +51,15 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def run_demo(out: Path, watch: Watch) -> dict[str, Any]:
-    """Pretrain, fine-tune, compare: the results of the study, three predictions and a sentence of the model's own."""
+@dataclass(frozen=True)
+class Demo:
+    study: Study
+    predictions: list[LabelledText]
+    generated: Generated
+
+
+def run_demo(out: Path, watch: Watch) -> Demo:
+    """Pretrain, fine-tune, compare: the study, three predictions and a generated sentence."""
     write_data(fetched(watch), out / "data")
     places = {name: str((out / "data" / f"{name}.csv").absolute()) for name in ("corpus", "labelled", "test")}
     pretraining = SETTINGS["pretrain"]
@@ -59,12 +68,8 @@ def run_demo(out: Path, watch: Watch) -> dict[str, Any]:
     study = Study.run(parse(StudyConfig, {**SETTINGS, **own, **data}), out / "study", watch=watch)
     classifier = LoadedClassifier.load(study.folder / "cells" / "full-causal~all~0")
     language = LoadedLanguageModel.load(study.folder / "bases" / "causal")
-    return {
-        **study.results,
-        "predictions": classifier.predict(SENTENCES),
-        "generated": language.generate("This film is", 14, Sampling(), top=6),
-        "page": str(study.page),
-    }
+    generated = language.generate("This film is", 14, Sampling(), top=6)
+    return Demo(study, classifier.predict(SENTENCES), generated)
 
 
 def fetched(watch: Watch) -> Path:

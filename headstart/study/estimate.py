@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from headstart.bases.regression import ENOUGH
-from headstart.config import FinetuneConfig
+from headstart.config import FinetuneConfig, JobConfig, Objective
 from headstart.jobs.estimate import Cost, estimate
 from headstart.shapes import PRESETS
 from headstart.study.plan import BaseRun, Cell, StudyConfig, arms_of, cells, named_bases, trials
+from headstart.study.run import Planned
 from headstart.text.split import SELECTED_FROM, split_labelled
 
 TFIDF = (
@@ -22,6 +25,17 @@ TFIDF = (
 HEAD_STEP = 2e-3  # seconds of a step of a head alone
 STARTED = 5.0  # seconds until a process of its own has imported everything
 PAGE = 3.0  # seconds until the results are gathered and drawn
+
+
+class StudyEstimate(TypedDict):
+    """What a study costs from its very start, pretraining included."""
+
+    seconds: float
+    pretraining_seconds: float
+    cells: int
+    jobs: int
+    disk_bytes: int
+    memory_bytes: int
 
 
 @dataclass(frozen=True)
@@ -58,7 +72,7 @@ class Costs:
         return (base.name, cell.labels, draw), cost["probing_seconds"] * (cell.labels or self.rows) / self.rows
 
 
-def study_estimate(cfg: StudyConfig, jobs: int = 1) -> tuple[dict[str, Any], dict[str, float]]:
+def study_estimate(cfg: StudyConfig, jobs: int = 1) -> tuple[StudyEstimate, dict[str, float]]:
     """What a study costs from its very start, on this machine; and the seconds of each of its cells."""
     data = split_labelled(cfg.data)
     every = len(data.train) + len(data.valid)
@@ -72,8 +86,7 @@ def study_estimate(cfg: StudyConfig, jobs: int = 1) -> tuple[dict[str, Any], dic
     names = [*cfg.bases, *(cfg.objectives if cfg.pretrain else ())]
     bases = named_bases([BaseRun(name, Path(name), str(i)) for i, name in enumerate(names)])
     arms = arms_of(cfg, bases)
-    enough = [n for n in cfg.labels if (n or every) >= SELECTED_FROM]
-    wanted = [*trials(cfg, arms, enough), *cells(cfg, arms, {})]
+    wanted = [*trials(cfg, arms, every), *cells(cfg, arms, {})]
     costs = Costs(cfg, every, len(data.test), dict(zip((base.name for base in bases), timed, strict=False)))
     transferred = [cell for cell in wanted if cell.arm.base and cell.arm.kind != "scratch"]
     shared = dict(costs.shared(cell) for cell in transferred)
@@ -82,7 +95,7 @@ def study_estimate(cfg: StudyConfig, jobs: int = 1) -> tuple[dict[str, Any], dic
     by_cell = {cell.name: costs.seconds(cell) for cell in wanted}
     runs = sum(by_cell.values()) + sum(shared.values())
     before = sum(p["seconds"] + p["preparing_seconds"] + p["closing_seconds"] for p in pretraining)
-    cost = {
+    cost: StudyEstimate = {
         "seconds": round(before + reading + runs / jobs + (STARTED if jobs > 1 else 0.0) + PAGE, 1),
         "pretraining_seconds": round(before, 1),
         "cells": len(wanted),
@@ -98,7 +111,7 @@ def _fresh(base: str) -> dict[str, str]:
     return {"init": "scratch"} if base in PRESETS else {}
 
 
-def _untrained(cfg: StudyConfig, objective: Any) -> FinetuneConfig:
+def _untrained(cfg: StudyConfig, objective: Objective) -> FinetuneConfig:
     """Fine-tuning of a base that is not there yet: the same shape with fresh weights takes as long."""
     job = cfg.pretraining(objective)
     if job.base:
@@ -106,3 +119,27 @@ def _untrained(cfg: StudyConfig, objective: Any) -> FinetuneConfig:
     model, tokenizer = job.model, job.tokenizer
     shape = {"model": model.model_dump(exclude_none=True), "tokenizer": tokenizer.model_dump()}
     return cfg.finetuning({"base": shape["model"]["preset"], "init": "scratch", "check": False, **shape})
+
+
+class GridCost(TypedDict):
+    cells: int  # all of them
+    missing: int
+    seconds: float  # of those that are missing
+    jobs: int
+
+
+def grid_estimate(planned: Sequence[Planned], out: Path, jobs: int = 1) -> GridCost:
+    """What a grid still costs, on this machine; cells that differ only in their seed are timed once."""
+    missing = [cell.work for cell in planned if not (out / "cells" / cell.name / "result.json").exists()]
+    threads = {"threads": max(1, (os.cpu_count() or 1) // jobs)} if jobs > 1 else {}
+    alike = Counter(
+        job.model_copy(update={"train": job.train.model_copy(update={"seed": 0, **threads})})
+        for job in missing
+        if isinstance(job, JobConfig)
+    )
+    costs = ((estimate(job), count) for job, count in alike.items())
+    total = sum(
+        count * (cost["preparing_seconds"] + cost["seconds"] + cost["closing_seconds"]) for cost, count in costs
+    )
+    started = STARTED if jobs > 1 and missing else 0.0
+    return {"cells": len(planned), "missing": len(missing), "seconds": round(total / jobs + started, 1), "jobs": jobs}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headstart.show.picture import COLORS, INK, PAPER, WIDTH, Picture, axes, brief, style
-from headstart.study.results import Arm, Curves, Difference, Results
+from headstart.study.results import ArmResult, Curves, Difference, Results
 
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)))
@@ -152,7 +152,7 @@ def costs(results: Results, labels: int) -> Picture:
             continue
         pretrained = arm.kind not in (*BASELINES, "scratch")
         known = not pretrained or arm.base in before
-        minutes = max(SHORTEST, arm.cost.seconds / 60) + (before.get(arm.base, 0) if pretrained else 0)
+        minutes = max(SHORTEST, arm.cost.seconds / 60) + (before.get(arm.base or "", 0) if pretrained else 0)
         style = look[arm.name]
         low, high = arm.interval or (arm.mean, arm.mean)
         axis.plot([minutes, minutes], [100 * low, 100 * high], color=style.color, linewidth=0.9, alpha=0.5)
@@ -175,7 +175,7 @@ def costs(results: Results, labels: int) -> Picture:
 
 
 @style()
-def confusion(results: Results, arm: Arm) -> Picture:
+def confusion(results: Results, arm: ArmResult) -> Picture:
     """What an arm said for each true label, as shares of that label's rows."""
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Rectangle

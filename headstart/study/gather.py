@@ -1,6 +1,6 @@
-"""The cells of a study become results.json: scores with intervals, differences, curves, mistakes, costs. No torch.
+"""The cells of a study become its results: scores with intervals, differences, curves, mistakes, costs. No torch.
 
-Everything is read from the study's folder and from the data; nothing is trained or predicted here.
+Everything is read from the study's folder and from the data; nothing is trained, predicted or written here.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,35 @@ from numpy.typing import NDArray
 
 from headstart.errors import DataError, ModelError
 from headstart.quantities import counted
-from headstart.runs.disk import write_file
 from headstart.runs.record_shapes import StudyState
 from headstart.runs.records import read_json
 from headstart.runs.run import Run
 from headstart.schema import parse, read_toml
 from headstart.shapes import PRESETS
-from headstart.strict_json import to_json
 from headstart.study.overlap import overlapping
-from headstart.study.plan import BaseRun, StudyConfig, arms_of
+from headstart.study.plan import BaseRun, StudyConfig, arms_of, leading_score
+from headstart.study.results import (
+    ArmResult,
+    Calibration,
+    Cost,
+    Curves,
+    Data,
+    Difference,
+    Disagreement,
+    Failure,
+    Hygiene,
+    Interval,
+    LabelsNeeded,
+    Mistake,
+    Needed,
+    Pretraining,
+    Receipt,
+    Repeat,
+    Results,
+    Score,
+    StudyCost,
+    Summary,
+)
 from headstart.study.statistics import (
     FEWEST_SEEDS,
     Estimate,
@@ -39,17 +59,16 @@ from headstart.study.statistics import (
     needed_to_tell,
     pseudo_values,
 )
-from headstart.study.taken import Taken, go_on, missing_cells, result_of, take, unfinished
+from headstart.study.taken import CellResult, StudyFile, Taken, go_on, missing_cells, result_of, take, unfinished
 from headstart.study.verdict import verdict
 from headstart.tasks.metrics import brier, calibration_error, confusion, macro_f1
 from headstart.text.split import Labelled, split_labelled
 
-IMBALANCED = 2.0  # times as many rows of the commonest class as of the rarest: macro-F1 leads
 MISTAKES, DISAGREEMENTS = 10, 20  # shown
 
 
-def gather(out: Path) -> dict[str, Any]:
-    """The results of the study in `out`, also written there."""
+def gather(out: Path) -> Results:
+    """The results of the study in `out`."""
     if not os.path.lexists(out / "study.json"):
         raise ModelError(f"{out}: this folder is not a study.", "STUDY_MISSING")
     cfg = parse(StudyConfig, read_toml(out / "study.toml"), str(out / "study.toml"))
@@ -59,59 +78,57 @@ def gather(out: Path) -> dict[str, Any]:
         raise DataError(f"{cfg.data.train}: the rows have changed since this study was made of them.", "DATA_CHANGED")
     study = _Study(out, cfg, state, data)
     results = study.results()
-    results["verdict"] = unfinished(out, study.missing) or verdict(results)
-    write_file(out / "results.json", to_json(results, indent=1).encode())
-    return results
+    return results.model_copy(update={"verdict": unfinished(out, study.missing) or verdict(results)})
 
 
 class _Study:
-    def __init__(self, out: Path, cfg: StudyConfig, state: Mapping[str, Any], data: Labelled) -> None:
+    def __init__(self, out: Path, cfg: StudyConfig, state: StudyFile, data: Labelled) -> None:
         self.out, self.cfg, self.state, self.data = out, cfg, state, data
         self.every = len(data.train) + len(data.valid)
         self.target = np.array([data.labels.index(e.label) for e in data.test])
-        self.bases: Mapping[str, Any] = state.get("bases", {})  # none while the study is pretraining them
+        self.bases = state.get("bases", {})  # none while the study is pretraining them
         self.arms = arms_of(cfg, [BaseRun(name, Path(b["path"]), b["shape"]) for name, b in self.bases.items()])
         self.missing = missing_cells(out, cfg, self.arms, state)
         rates = state.get("rates", {})
         self.taken = [t for n in cfg.labels for arm in self.arms if (t := take(out, cfg, arm, n, data, rates))]
         if not self.taken:
             raise ModelError(f"{out}: no cell of this study is finished. {go_on(out)}", "RUN_UNFINISHED")
-        counts = Counter(e.label for e in data.train).values()
-        self.score = "macro_f1" if max(counts) > IMBALANCED * min(counts) else "accuracy"
+        self.score = leading_score(data)
         self.heaviest = self._heaviest(np.arange(len(self.target)))
         self.last = cfg.labels[-1]
 
-    def results(self) -> dict[str, Any]:
+    def results(self) -> Results:
         data, last = self.data, [t for t in self.taken if t.labels == self.last]
         whole = self.state["data"]["hygiene"]["overlapping_rows"]["test"]
         overlap = {n: overlapping(data, whole, n, range(self.cfg.seeds)) for n in self.cfg.labels}
-        return {
-            "title": f"Does pretraining help on {Path(self.cfg.data.train).name}?",
-            "verdict": "",
-            "notices": self._notices(),
-            "score": self.score,
-            "data": {
-                "name": Path(self.cfg.data.train).name,
-                **{key: self.state["data"][key] for key in ("rows", "labels", "files", "split_sha256")},
-                "overlapping_test_rows": len(overlap[self.last]),
-            },
-            "labels": [n or self.every for n in self.cfg.labels],
-            "seeds": self.cfg.seeds,
-            "label_names": data.labels,
-            "arms": [self._row(t, overlap[t.labels]) for t in self.taken],
-            "differences": self._differences(),
-            "labels_needed": self._labels_needed(),
-            "curves": {t.arm.name: self._curves(t) for t in last if t.arm.base},
-            "mistakes": {t.arm.name: self._mistakes(t) for t in last if t.arm.kind != "majority"},
-            "disagreements": self._disagreements([t for t in last if t.arm.kind != "majority"]),
-            "receipts": [_receipt(t) for t in last if t.arm.base],
-            "pretraining": [p for name, b in self.bases.items() if (p := _pretraining(name, Path(b["path"])))],
-            "failures": self.state.get("failures", []),
-            "missing_cells": self.missing,
-            "hygiene": self.state["data"]["hygiene"],
-            "cost": self._cost(),
-            "repeat": self._repeat(),
-        }
+        name, facts = Path(self.cfg.data.train).name, self.state["data"]
+        return Results(
+            title=f"Does pretraining help on {name}?",
+            verdict="",
+            notices=self._notices(),
+            score=self.score,
+            data=Data(
+                name=name,
+                **{key: facts[key] for key in ("rows", "labels", "files", "split_sha256")},
+                overlapping_test_rows=len(overlap[self.last]),
+            ),
+            labels=[n or self.every for n in self.cfg.labels],
+            seeds=self.cfg.seeds,
+            label_names=data.labels,
+            arms=[self._row(t, overlap[t.labels]) for t in self.taken],
+            differences=self._differences(),
+            labels_needed=self._labels_needed(),
+            curves={t.arm.name: self._curves(t) for t in last if t.arm.base},
+            mistakes={t.arm.name: self._mistakes(t) for t in last if t.arm.kind != "majority"},
+            disagreements=self._disagreements([t for t in last if t.arm.kind != "majority"]),
+            receipts=[_receipt(t) for t in last if t.arm.base],
+            pretraining=[p for base, b in self.bases.items() if (p := _pretraining(base, Path(b["path"])))],
+            failures=[Failure(**failure) for failure in self.state.get("failures", [])],
+            missing_cells=self.missing,
+            hygiene=Hygiene(**facts["hygiene"]),
+            cost=self._cost(),
+            repeat=self._repeat(),
+        )
 
     def scores(self, taken: Taken, rows: NDArray[np.int64] | None = None) -> Scores:
         """(S, N) of the leading score."""
@@ -123,58 +140,59 @@ class _Study:
     def _heaviest(self, rows: NDArray[np.int64]) -> float:
         return heaviest_row(self.target[rows].tolist()) if self.score == "macro_f1" else 1.0
 
-    def _row(self, t: Taken, overlap: Sequence[int]) -> dict[str, Any]:
-        found = mean_interval(self.scores(t), heaviest=self.heaviest)
-        by_seed = self.scores(t).mean(1)
+    def _row(self, t: Taken, overlap: Sequence[int]) -> ArmResult:
+        scores, labels = self.scores(t), len(self.data.labels)
+        found = mean_interval(scores, heaviest=self.heaviest)
         right = (t.said == self.target).astype(float)
-        f1 = pseudo_values(macro_f1, self.target.tolist(), t.said.tolist(), len(self.data.labels))
+        f1 = pseudo_values(macro_f1, self.target.tolist(), t.said.tolist(), labels)
         clean = np.setdiff1d(np.arange(len(self.target)), overlap)
         without = (
             mean_interval(self.scores(t, clean), heaviest=self._heaviest(clean)) if overlap and len(clean) else None
         )
         shared = [(calibration_error(p, self.target.tolist()), brier(p, self.target.tolist())) for p in t.probabilities]
-        return {
-            "name": t.arm.name,
-            "kind": t.arm.kind,
-            "base": str(t.arm.base.path) if t.arm.base else None,
-            "labels": t.labels or self.every,
-            **_summary(found, by_seed),
-            "over": found.over,
-            "seeds": len(t.seeds),
-            "scores": by_seed.tolist(),
-            "accuracy": _summary(mean_interval(right), right.mean(1)),
-            "macro_f1": _summary(mean_interval(f1, heaviest=heaviest_row(self.target.tolist())), f1.mean(1)),
-            "calibration": dict(zip(("ece", "brier"), np.mean(shared, axis=0).tolist(), strict=True)),
-            "overlapping_test_rows": len(overlap),
-            "clean": {"mean": without.value, "interval": [without.low, without.high]} if without else None,
-            "rate": t.rate,
-            "confusion": np.sum([confusion(self.target.tolist(), s, len(self.data.labels)) for s in t.said.tolist()], axis=0).tolist(),
-            "cost": self._arm_cost(t),
-        }  # fmt: skip
+        ece, brier_score = np.mean(shared, axis=0).tolist()
+        return ArmResult(
+            name=t.arm.name,
+            kind=t.arm.kind,
+            base=str(t.arm.base.path) if t.arm.base else None,
+            labels=t.labels or self.every,
+            **dict(_summary(found, scores)),
+            over=found.over,
+            seeds=len(t.seeds),
+            scores=scores.mean(1).tolist(),
+            accuracy=_summary(mean_interval(right), right),
+            macro_f1=_summary(mean_interval(f1, heaviest=heaviest_row(self.target.tolist())), f1),
+            calibration=Calibration(ece=ece, brier=brier_score),
+            overlapping_test_rows=len(overlap),
+            clean=Score(mean=without.value, interval=_interval(without)) if without else None,
+            rate=t.rate,
+            confusion=np.sum([confusion(self.target.tolist(), s, labels) for s in t.said.tolist()], axis=0).tolist(),
+            cost=self._arm_cost(t),
+        )
 
-    def _differences(self) -> list[dict[str, Any]]:
+    def _differences(self) -> list[Difference]:
         """Each arm against scratch and against TF-IDF, and arms of one kind against each other; Holm at all labels."""
-        found: list[dict[str, Any]] = []
+        found: list[Difference] = []
         for labels in reversed(self.cfg.labels):
             pairs = self._pairs([t for t in self.taken if t.labels == labels])
             estimates = [self._difference(a, b) for a, b in pairs]
             adjusted = labels == self.last
             for (a, b), e in zip(pairs, holm(estimates) if adjusted else estimates, strict=True):
                 found.append(
-                    {
-                        "a": a.arm.name,
-                        "b": b.arm.name,
-                        "labels": labels or self.every,
-                        "difference": e.value,
-                        "interval": [e.low, e.high],
-                        "p": e.p,
-                        "level": e.level,
-                        "adjusted": adjusted,
-                        "clear": e.clear,
-                        "over": e.over,
-                        "seeds": e.seeds,
-                        "needed": None if e.clear else vars(needed_to_tell(e)),
-                    }
+                    Difference(
+                        a=a.arm.name,
+                        b=b.arm.name,
+                        labels=labels or self.every,
+                        difference=e.value,
+                        interval=_interval(e),
+                        p=e.p,
+                        level=e.level,
+                        adjusted=adjusted,
+                        clear=e.clear,
+                        over=e.over,
+                        seeds=e.seeds,
+                        needed=None if e.clear else Needed(**vars(needed_to_tell(e))),
+                    )
                 )
         return found
 
@@ -195,7 +213,7 @@ class _Study:
             x, y = (s[[t.seeds.index(seed) for seed in both]] for s, t in ((x, a), (y, b)))
         return difference(x, y, heaviest=self.heaviest)
 
-    def _labels_needed(self) -> list[dict[str, Any]]:
+    def _labels_needed(self) -> list[LabelsNeeded]:
         """With how many labels each arm does as well as scratch and TF-IDF with all of them."""
         if len(self.cfg.labels) == 1:
             return []
@@ -210,20 +228,20 @@ class _Study:
                 counts = [t.labels or self.every for t in curve]
                 needed = labels_needed(counts, [self._difference(t, reference) for t in curve])
                 found.append(
-                    {
-                        "arm": arm.name,
-                        "reference": reference.arm.name,
-                        "score": float(self.scores(reference).mean()),
-                        "labels": needed.labels,
-                        "interval": [needed.low, needed.high],
-                        "at_most": needed.at_most,
-                        "saved": (self.last or self.every) - needed.labels if needed.labels else None,
-                    }
+                    LabelsNeeded(
+                        arm=arm.name,
+                        reference=reference.arm.name,
+                        score=float(self.scores(reference).mean()),
+                        labels=needed.labels,
+                        interval=(needed.low, needed.high),
+                        at_most=needed.at_most,
+                        saved=(self.last or self.every) - needed.labels if needed.labels else None,
+                    )
                 )
         return found
 
-    def _curves(self, t: Taken) -> dict[str, Any]:
-        """Losses and accuracy at every look at the validation rows, one list a seed."""
+    def _curves(self, t: Taken) -> Curves:
+        """Losses and accuracy at every evaluation on the validation rows, one list per seed."""
         found: dict[str, list[list[float]]] = {"train_loss": [], "valid_loss": [], "valid_accuracy": []}
         steps: list[int] = []
         for path in t.paths:
@@ -235,27 +253,29 @@ class _Study:
             trained = [(r["step"], r["loss"]) for r in records if r.get("split") == "train"]
             found["train_loss"].append(_between(trained, steps))
         per_epoch = max(1, steps[1] - steps[0]) if len(steps) > 1 else 1
-        return {"labels": t.labels or self.every, "epoch": [s / per_epoch for s in steps], "step": steps, **found}
+        return Curves.model_validate(
+            {"labels": t.labels or self.every, "step": steps, "epoch": [s / per_epoch for s in steps], **found}
+        )
 
-    def _mistakes(self, t: Taken) -> list[dict[str, Any]]:
+    def _mistakes(self, t: Taken) -> list[Mistake]:
         """The wrong answers that were given with most confidence: candidates for wrong labels."""
         mean = t.probabilities.mean(0)  # (N, C)
         said = mean.argmax(1)
         wrong = np.flatnonzero(said != self.target)
         order = wrong[np.argsort(-mean[wrong, said[wrong]], kind="stable")][:MISTAKES]
         return [
-            {
-                "row": int(i),
-                "text": self.data.test[i].text,
-                "label": self.data.test[i].label,
-                "prediction": self.data.labels[said[i]],
-                "probability": float(mean[i, said[i]]),
-                "seeds": int((t.said[:, i] == said[i]).sum()),
-            }
+            Mistake(
+                row=int(i),
+                text=self.data.test[i].text,
+                label=self.data.test[i].label,
+                prediction=self.data.labels[said[i]],
+                probability=float(mean[i, said[i]]),
+                seeds=int((t.said[:, i] == said[i]).sum()),
+            )
             for i in order
         ]
 
-    def _disagreements(self, here: Sequence[Taken]) -> list[dict[str, Any]]:
+    def _disagreements(self, here: Sequence[Taken]) -> list[Disagreement]:
         """The test rows on which arms differ most."""
         if len(here) < 2:
             return []
@@ -263,43 +283,39 @@ class _Study:
         apart = right.max(0) - right.min(0)
         order = np.lexsort((np.arange(len(apart)), -right.std(0), -apart))[:DISAGREEMENTS]
         return [
-            {
-                "row": int(i),
-                "text": self.data.test[i].text,
-                "label": self.data.test[i].label,
-                "said": {
+            Disagreement(
+                row=int(i),
+                text=self.data.test[i].text,
+                label=self.data.test[i].label,
+                said={
                     t.arm.name: {self.data.labels[c]: n for c, n in Counter(t.said[:, i].tolist()).most_common()}
                     for t in here
                 },
-            }
+            )
             for i in order
             if apart[i] > 0
         ]
 
-    def _arm_cost(self, t: Taken) -> dict[str, Any]:
+    def _arm_cost(self, t: Taken) -> Cost:
         tries = [r for c in self._trials(t) if (r := result_of(c)) is not None]
-        return {
-            "seconds": float(np.mean([r["seconds"] for r in t.results])),
-            "tokens": int(np.mean([r.get("tokens", 0) for r in t.results])) or None,
-            "trained_parameters": t.results[0].get("trained_parameters"),
-            "trials": len(tries),
-            "trial_seconds": sum(r["seconds"] for r in tries),
-        }
+        return Cost(
+            seconds=float(np.mean([r["seconds"] for r in t.results])),
+            tokens=int(np.mean([r.get("tokens", 0) for r in t.results])) or None,
+            trained_parameters=t.results[0].get("trained_parameters"),
+            trials=len(tries),
+            trial_seconds=sum(r["seconds"] for r in tries),
+        )
 
     def _trials(self, t: Taken) -> list[Path]:
         stem = t.paths[0].name.rpartition("~")[0]
         return sorted((self.out / "cells").glob(f"{stem}~rate-*"))
 
-    def _cost(self) -> dict[str, Any]:
+    def _cost(self) -> StudyCost:
         done = [r for path in sorted((self.out / "cells").iterdir()) if (r := result_of(path)) is not None]
         own = [b for b in self.bases.values() if (self.out / "bases").absolute() in Path(b["path"]).parents]
         pretraining = [r for b in own if (r := result_of(Path(b["path"]))) is not None]
         spent = sum(r["seconds"] for r in pretraining)
-        return {
-            "seconds": sum(r["seconds"] for r in done),  # pretraining is not in it
-            "cells": len(done),
-            "pretraining_seconds": spent,
-        }
+        return StudyCost(seconds=sum(r["seconds"] for r in done), cells=len(done), pretraining_seconds=spent)
 
     def _notices(self) -> list[str]:
         found = [told] if (told := unfinished(self.out, self.missing)) else []
@@ -315,19 +331,24 @@ class _Study:
             found.append("The classes are of very different sizes, so macro-F1 leads and not accuracy.")
         return found
 
-    def _repeat(self) -> dict[str, Any]:
+    def _repeat(self) -> Repeat:
         facts = self.state["environment"]
-        return {
-            "command": shlex.join(["headstart", *facts["command"][1:]]),
-            "settings": (self.out / "study.toml").read_text("utf-8"),
+        return Repeat(
+            command=shlex.join(["headstart", *facts["command"][1:]]),
+            settings=(self.out / "study.toml").read_text("utf-8"),
             **{key: facts[key] for key in ("versions", "started", "platform")},
-            "threads": facts.get("threads"),
-        }
+            threads=facts.get("threads"),
+        )
 
 
-def _summary(found: Estimate, by_seed: NDArray[np.float64]) -> dict[str, Any]:
+def _summary(found: Estimate, scores: Scores) -> Summary:
+    by_seed = scores.mean(1)
     sd = float(by_seed.std(ddof=1)) if len(by_seed) > 1 else None
-    return {"mean": found.value, "sd": sd, "interval": [found.low, found.high]}
+    return Summary(mean=found.value, sd=sd, interval=_interval(found))
+
+
+def _interval(found: Estimate) -> Interval:
+    return found.low, found.high
 
 
 def _same_shape(a: Taken, b: Taken) -> bool:
@@ -342,25 +363,21 @@ def _between(trained: Sequence[tuple[int, float]], steps: Sequence[int]) -> list
     return [float(np.mean(part)) if part else first for part in means]
 
 
-def _receipt(t: Taken) -> dict[str, Any]:
+def _receipt(t: Taken) -> Receipt:
     receipt = Run(t.paths[0]).read_json("receipt.json")
-    return {
-        "arm": t.arm.name,
-        "base": t.arm.base.name if t.arm.base else None,
-        "pool": receipt.get("pool"),
+    return Receipt(
+        arm=t.arm.name,
+        base=t.arm.base.name if t.arm.base else None,
+        pool=receipt.get("pool"),
         **{key: len(receipt[key]) for key in ("copied", "new", "frozen", "frozen_moved")},
         **{key: receipt[key] for key in ("base_sha256_before", "base_sha256_after")},
-    }
+    )
 
 
-def _pretraining(name: str, path: Path) -> dict[str, Any] | None:
+def _pretraining(name: str, path: Path) -> Pretraining | None:
     if str(path) in PRESETS or not Run(path).there:  # not pretrained, or made elsewhere
         return None
-    result, config = result_of(path) or {}, Run(path).config
-    return {
-        "name": name,
-        "run": str(path),
-        **{key: getattr(config, key, None) for key in ("objective", "vectors")},
-        "valid_loss": (result.get("valid") or {}).get("loss"),
-        **{key: result.get(key) for key in ("seconds", "preparing_seconds", "tokens", "parameters")},
-    }
+    result, config = result_of(path) or CellResult(), Run(path).config
+    facts: dict[str, Any] = {key: getattr(config, key, None) for key in ("objective", "vectors")}
+    facts |= {key: result.get(key) for key in ("seconds", "preparing_seconds", "tokens", "parameters")}
+    return Pretraining(name=name, run=str(path), valid_loss=(result.get("valid") or {}).get("loss"), **facts)

@@ -7,6 +7,7 @@ of them learns, and in nothing else: same rows, same number of updates, same num
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,9 +15,10 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from headstart.config import FinetuneConfig, LabelledConfig, Objective, PretrainConfig
+from headstart.config import ClassScore, FinetuneConfig, LabelledConfig, Objective, PretrainConfig
 from headstart.errors import ConfigError
 from headstart.schema import Frozen, merge, parse
+from headstart.text.split import SELECTED_FROM, Labelled
 
 BASELINES = ("majority", "tfidf")  # arms without a transformer, in baselines.py
 ARM = r"majority|tfidf|scratch|frozen|full|lora|last:[1-9]\d*"
@@ -30,6 +32,7 @@ RATES_ELSEWHERE = {
     "other": (2e-5, 5e-5, 1e-4),
 }
 CHECKPOINT_EVERY = 2000  # steps: most cells are done sooner, and a killed one is run again
+IMBALANCED = 2.0  # times as many rows of the majority class as of the rarest: macro-F1 leads
 TRIAL_SEED = 1000  # of the runs that only choose a rate: no seed that is compared later
 
 
@@ -76,6 +79,8 @@ class StudyConfig(Frozen):
             raise ValueError("settings of a pretraining without a corpus: give --corpus, or leave them out")
         for objective in self.objectives if self.pretrain else ():
             self.pretraining(objective)
+        if self.finetune.get("score"):
+            raise ValueError("finetune.score has no effect here: a study takes the score that suits its classes")
         self.finetuning({"base": "gpt", "context": 0})  # a context is for some bases and not for others
         if self.trained and not self.bases and not self.pretrain:
             raise ValueError(f"the arms {', '.join(self.trained)} need a base: --base RUN, or --corpus to pretrain one")
@@ -179,11 +184,12 @@ def _plain(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name)
 
 
-def trials(cfg: StudyConfig, arms: list[Arm], selected: list[int]) -> list[Cell]:
-    """The runs that choose a learning rate, for each arm and each number of labels that is enough to choose on."""
+def trials(cfg: StudyConfig, arms: list[Arm], every: int) -> list[Cell]:
+    """The runs that choose a learning rate, for each arm and each label count, of `every` row, that is enough to choose on."""
     return [
         Cell(arm, labels, TRIAL_SEED, rate, trial=True)
-        for labels in selected
+        for labels in cfg.labels
+        if (labels or every) >= SELECTED_FROM
         for arm in arms
         if arm.base is not None and len(cfg.rates or arm.rates) > 1
         for rate in cfg.rates or arm.rates
@@ -203,8 +209,8 @@ def cells(cfg: StudyConfig, arms: list[Arm], rates: Mapping[tuple[str, int], flo
     return found
 
 
-def finetuning(cfg: StudyConfig, cell: Cell, features: Path) -> FinetuneConfig:
-    """The settings of the run behind a cell."""
+def finetuning(cfg: StudyConfig, cell: Cell, features: Path, score: ClassScore) -> FinetuneConfig:
+    """The settings of the run behind a cell; `score` keeps its best weights."""
     arm = cell.arm
     assert arm.base is not None, "a baseline is not fine-tuned"
     return cfg.finetuning(
@@ -214,8 +220,15 @@ def finetuning(cfg: StudyConfig, cell: Cell, features: Path) -> FinetuneConfig:
             "scope": {"scratch": "full", "frozen": "head"}.get(arm.kind, arm.kind),
             "features": None if arm.kind == "scratch" else str(features),
             "check": False,
+            "score": None if score == "accuracy" else score,
             "predictions": "none" if cell.trial else "labels",  # the texts stand in the data, once for all cells
             "data": {"labels": cell.labels, "draw": cell.seed},
             "train": {"seed": cell.seed, "lr": cell.rate},
         }
     )
+
+
+def leading_score(data: Labelled) -> ClassScore:
+    """The score that a study is told in, chooses learning rates by, and keeps weights by."""
+    counts = Counter(e.label for e in data.train).values()
+    return "macro_f1" if max(counts) > IMBALANCED * min(counts) else "accuracy"

@@ -1,6 +1,6 @@
 """The page of a study: one self-contained HTML file without script or network, its table and its figures. No torch.
 
-Everything comes from results.json. Jinja escapes every text; the only markup that passes is our own SVG, and what
+Everything comes from the results. Jinja escapes every text; the only markup that passes is our own SVG, and what
 users wrote into that has been escaped by matplotlib.
 """
 
@@ -11,16 +11,17 @@ import hashlib
 import io
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headstart import quantities
 from headstart.runs.disk import write_file
-from headstart.show.picture import INK, inline
+from headstart.show.picture import INK, Picture, inline
 from headstart.study.figures import looks, main_picture, pictures
-from headstart.study.results import Arm, Data, Disagreement, Results
+from headstart.study.grid_results import GridFound
+from headstart.study.results import ArmResult, Data, Disagreement, Results
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -30,9 +31,9 @@ LONG_TEXT = 240  # characters; what is longer is folded
 LONGEST_TEXT = 4000  # characters; what is longer is cut
 
 
-def write_report(folder: Path) -> Path:
-    """report.html, table.csv and figures/ of the study in `folder`, from its results.json."""
-    results = Results.read(folder / "results.json")
+def write_report(folder: Path, results: Results) -> Path:
+    """report.html, table.csv and figures/ of a study of classifiers."""
+    results = results.shown()
     drawn: dict[str, Markup] = {}
     files: set[str] = set()
     for picture in pictures(results):
@@ -47,13 +48,34 @@ def write_report(folder: Path) -> Path:
     return folder / "report.html"
 
 
-def study_html(results: Mapping[str, Any]) -> str:
+@dataclass(frozen=True)
+class Table:
+    """Cells as text, by columns; numbers stand to the right."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    right: Collection[int] = ()  # columns of numbers
+
+
+def write_grid_report(folder: Path, title: str, results: GridFound, table: Table, drawn: Iterable[Picture]) -> None:
+    """report.html of a grid of translators or matchers, from results that are fit to be shown; and NAME.png of each figure."""
+    figures: list[tuple[Markup, str]] = []
+    for picture in drawn:
+        svg = picture.svg()
+        write_file(folder / f"{picture.name}.png", picture.png())
+        figures.append((inline(svg, picture.name, picture.alt), picture.alt))
+    page = environment().get_template("grid.html.j2")
+    html = page.render(title=title, results=results, table=table, figures=figures)
+    write_file(folder / "report.html", html.encode())
+
+
+def study_html(results: Results) -> str:
     """The verdict, the table and the main figure as a fragment of HTML, for a notebook."""
-    checked = Results.of(results)
-    mark = "h" + hashlib.sha256(repr(checked).encode()).hexdigest()[:10]  # two studies on one page share no id
-    picture = main_picture(checked)
+    results = results.shown()
+    mark = "h" + hashlib.sha256(repr(results).encode()).hexdigest()[:10]  # two studies on one page share no id
+    picture = main_picture(results)
     drawn = inline(picture.svg(), mark, picture.alt) if picture else None
-    return environment().get_template("fragment.html.j2").render(_facts(checked), picture=drawn)
+    return environment().get_template("fragment.html.j2").render(_facts(results), picture=drawn)
 
 
 def table_csv(results: Results) -> str:
@@ -74,11 +96,11 @@ def table_csv(results: Results) -> str:
             arm.calibration.brier, arm.clean and arm.clean.mean, clean_low, clean_high, arm.rate, arm.cost.seconds,
             arm.cost.tokens, arm.cost.trained_parameters, arm.cost.trials,
         ]  # fmt: skip
-        writer.writerow([_harmless(cell) for cell in cells])
+        writer.writerow([harmless(cell) for cell in cells])
     return table.getvalue()
 
 
-def _harmless(cell: Any) -> Any:
+def harmless(cell: Any) -> Any:
     """A text that a spreadsheet would take for a formula gets an apostrophe; a number stays one."""
     if isinstance(cell, float):
         return round(cell, 6)
@@ -94,7 +116,7 @@ class Scale:
     width: float = 150
 
     @classmethod
-    def over(cls, arms: list[Arm]) -> Scale:
+    def over(cls, arms: list[ArmResult]) -> Scale:
         values = [v for arm in arms if arm.mean is not None for v in (arm.mean, *(arm.interval or ()))]
         low, high = math.floor(20 * min(values, default=0)) / 20, math.ceil(20 * max(values, default=1)) / 20
         return cls(low, high if high > low else low + 0.05)

@@ -1,4 +1,4 @@
-"""results.json, the whole of a finished study as plain data: what a page, a table or a notebook shows. No torch.
+"""results.json of a study of classifiers, as objects, and what all kinds of studies share: gathered from cells, put into a verdict, shown on a page. No torch.
 
 Scores, differences and their intervals are fractions of 1. What is null or left out takes the default written here.
 """
@@ -6,20 +6,23 @@ Scores, differences and their intervals are fractions of 1. What is null or left
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from headstart.config import ClassScore
 from headstart.errors import DataError, ModelError
+from headstart.runs.disk import write_file
 from headstart.runs.record_shapes import Shape
 from headstart.runs.records import read_json
+from headstart.strict_json import to_json
 from headstart.text.visible import all_shown
 
 Interval = tuple[float, float]
 Number = int | float  # a count, or the mean of counts
+SCORE_NAMES: dict[ClassScore, str] = {"accuracy": "accuracy", "macro_f1": "macro-F1"}
 
 
 class Part(BaseModel):
@@ -32,15 +35,58 @@ class Part(BaseModel):
     def null_is_absent(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        return {k: v for k, v in data.items() if v is not None and not (isinstance(v, float) and not isfinite(v))}
+        absent = {k for k, v in data.items() if v is None or (isinstance(v, float) and not isfinite(v))}
+        return {k: v for k, v in data.items() if k not in absent or k not in cls.model_fields}
 
 
-class Summary(Part):
-    """One score over seeds; without a mean no seed came to its end."""
+class Found(Part):
+    """All that a study found: results.json."""
+
+    verdict: str
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """The results in a file that a study wrote."""
+        if not os.path.lexists(file):
+            raise DataError(
+                f"{file.parent}: there is no {file.name} here. Is this the folder of a study?", "STUDY_MISSING"
+            )
+        try:
+            return cls.of(read_json(file, Shape))
+        except (ModelError, DataError) as error:
+            raise DataError(f"{file}: damaged ({error}). Run the study again; cells that are finished are kept.", "STUDY_DAMAGED") from None  # fmt: skip
+
+    @classmethod
+    def of(cls, results: Any) -> Self:
+        """Results from plain data."""
+        try:
+            return cls.model_validate(results)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise DataError(f"{where}: {first['msg']}", "STUDY_DAMAGED") from None
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has them."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    def shown(self) -> Self:
+        """A copy in which everything that a user wrote is fit to be shown."""
+        return type(self).of(all_shown(self.plain()))
+
+    def write(self, folder: Path) -> None:
+        write_file(folder / "results.json", to_json(self.plain(), indent=1).encode())
+
+
+class Score(Part):
+    """Over seeds; without a mean no seed came to its end."""
 
     mean: float | None = None
-    sd: float | None = None
     interval: Interval | None = None
+
+
+class Summary(Score):
+    sd: float | None = None
 
 
 class Calibration(Part):
@@ -55,14 +101,15 @@ class Cost(Part):
     tokens: Number | None = None
     trained_parameters: Number | None = None
     trials: Number | None = None  # on the validation rows, to choose `rate`
+    trial_seconds: float | None = None  # of all of them
 
 
-class Arm(Summary):
+class ArmResult(Summary):
     """An arm at one label count."""
 
     name: str
     kind: str = ""
-    base: str = ""
+    base: str | None = None
     labels: int
     over: str = ""  # "seeds and rows" or "rows only"
     seeds: int = 1
@@ -70,9 +117,10 @@ class Arm(Summary):
     accuracy: Summary | None = None
     macro_f1: Summary | None = None
     calibration: Calibration = Calibration()
-    clean: Summary | None = None  # without the test rows that overlap with rows learned from
-    rate: float | None = None  # learning rate (tfidf: strength), where it was chosen
-    confusion: list[list[Number]] = []  # summed over seeds; rows true, columns said
+    overlapping_test_rows: int | None = None  # with training rows
+    clean: Score | None = None  # without those
+    rate: float | None = None  # learning rate (tfidf: C), where it was chosen
+    confusion: list[list[Number]] = []  # summed over seeds; rows true, columns predicted
     cost: Cost = Cost()
 
 
@@ -96,7 +144,12 @@ class Difference(Part):
     adjusted: bool = False  # one of the family that the verdict speaks of
     clear: bool = False
     over: str = ""
-    needed: Needed = Needed()
+    seeds: int | None = None
+    needed: Needed | None = None  # of one that is not clear
+
+    @property
+    def would_tell(self) -> Needed:
+        return self.needed or Needed()
 
 
 class LabelsNeeded(Part):
@@ -105,15 +158,17 @@ class LabelsNeeded(Part):
     arm: str
     reference: str
     score: float
-    labels: float | None = None
-    interval: tuple[float | None, float | None] = (None, None)
+    labels: Number | None = None
+    interval: tuple[Number | None, Number | None] = (None, None)
     at_most: bool = False  # reached with the fewest labels that were tried
-    saved: float | None = None
+    saved: Number | None = None
 
 
 class Curves(Part):
-    """What was measured while an arm learned: one list a seed."""
+    """What was measured while an arm learned: one list per seed."""
 
+    labels: int | None = None
+    step: list[int] = []
     epoch: list[float] = []
     train_loss: list[list[float | None]] = []
     valid_loss: list[list[float | None]] = []
@@ -140,7 +195,7 @@ class Receipt(Part):
     """What an arm took over from its base, in tensors."""
 
     arm: str
-    base: str = ""
+    base: str | None = None
     pool: str | None = None
     copied: int = 0
     new: int = 0
@@ -153,7 +208,7 @@ class Receipt(Part):
 class Pretraining(Part):
     name: str
     run: str = ""
-    objective: str = ""
+    objective: str | None = None
     vectors: str | None = None  # of words, that others have made
     parameters: int | None = None
     tokens: int | None = None
@@ -191,27 +246,33 @@ class Data(Part):
         return self.rows.get("test")
 
 
-class Alike(Part):
+class Open(Part):
+    """A part of a report that is made elsewhere: what else stands there is kept."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Alike(Open):
     within: dict[str, int] = {}
     leaked: dict[str, int] = {}  # rows of a later part that are like one of an earlier part
 
 
-class Described(Part):
+class Described(Open):
     rows: int = 0
-    words: dict[str, float] = {}
+    words: dict[str, Number] = {}
 
 
-class Conflict(Part):
+class Conflict(Open):
     text: str
     labels: dict[str, int] = {}
 
 
-class Conflicts(Part):
+class Conflicts(Open):
     texts: int = 0
     examples: list[Conflict] = []
 
 
-class Hygiene(Part):
+class Hygiene(Open):
     """The report of `headstart data check`."""
 
     splits: dict[str, Described] = {}
@@ -237,15 +298,17 @@ class Repeat(Part):
     threads: int | None = None
 
 
-class Results(Part):
+class Results(Found):
+    """A study of classifiers."""
+
     title: str
-    verdict: str
     notices: list[str] = []
-    score: str = "accuracy"  # the leading one: accuracy or macro_f1
+    score: ClassScore = "accuracy"  # the leading one
     data: Data = Data()
+    labels: list[int] = []  # label counts that were asked for
     seeds: int = 1
-    arms: list[Arm] = Field(min_length=1)
     label_names: list[str] = []
+    arms: list[ArmResult] = Field(min_length=1)
     differences: list[Difference] = []
     labels_needed: list[LabelsNeeded] = []
     curves: dict[str, Curves] = {}
@@ -254,31 +317,10 @@ class Results(Part):
     receipts: list[Receipt] = []
     pretraining: list[Pretraining] = []
     failures: list[Failure] = []
+    missing_cells: int = 0
     hygiene: Hygiene = Hygiene()
     cost: StudyCost = StudyCost()
     repeat: Repeat = Repeat()
-
-    @classmethod
-    def read(cls, file: Path) -> Self:
-        """The results in a file that the runner of a study wrote."""
-        if not os.path.lexists(file):
-            raise DataError(
-                f"{file.parent}: there is no {file.name} here. Is this the folder of a study?", "STUDY_MISSING"
-            )
-        try:
-            return cls.of(read_json(file, Shape))
-        except (ModelError, DataError) as error:
-            raise DataError(f"{file}: damaged ({error}). Run the study again; cells that are finished are kept.", "STUDY_DAMAGED") from None  # fmt: skip
-
-    @classmethod
-    def of(cls, results: Mapping[str, Any]) -> Self:
-        """Results from plain data, with everything in them that a user wrote made fit to be shown."""
-        try:
-            return cls.model_validate(all_shown(results))
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise DataError(f"{where}: {first['msg']}", "STUDY_DAMAGED") from None
 
     @property
     def label_counts(self) -> list[int]:
@@ -300,7 +342,7 @@ class Results(Part):
 
     @property
     def score_name(self) -> str:
-        return {"macro_f1": "macro-F1"}.get(self.score, self.score)
+        return SCORE_NAMES[self.score]
 
     @property
     def leading_differences(self) -> list[Difference]:
@@ -315,10 +357,10 @@ class Results(Part):
         rest = [d for d in self.differences if d not in leading]
         return {n: [d for d in rest if d.labels == n] for n in sorted({d.labels for d in rest}, reverse=True)}
 
-    def base_name(self, path: str) -> str:
+    def base_name(self, path: str | None) -> str:
         """What a base is called here; its path is long, and stands with its pretraining."""
-        names = {p.run: p.name for p in self.pretraining}
+        names, path = {p.run: p.name for p in self.pretraining}, path or ""
         return names.get(path, path.rstrip("/").rpartition("/")[2])
 
-    def at(self, labels: int) -> list[Arm]:
+    def at(self, labels: int) -> list[ArmResult]:
         return [arm for arm in self.arms if arm.labels == labels]

@@ -1,4 +1,4 @@
-"""A study as an object: run it or open it, then its table, its verdict, its page, its pictures."""
+"""A study as an object: run it or open it, then its table, its verdict, its page, its figures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from headstart.errors import DataError, ModelError
 from headstart.quantities import counted
@@ -18,13 +18,20 @@ from headstart.runs.watch import Watch
 from headstart.schema import parse
 from headstart.study.figures import main_picture
 from headstart.study.gather import gather
+from headstart.study.grid import Grid
+from headstart.study.match import MATCHERS
 from headstart.study.plan import StudyConfig
 from headstart.study.report import study_html, write_report
 from headstart.study.results import Results
+from headstart.study.translate import TRANSLATORS
+
+GRIDS: tuple[Grid[Any, Any], ...] = (TRANSLATORS, MATCHERS)
 
 
 class Study:
-    def __init__(self, folder: Path, results: dict[str, Any]) -> None:
+    """A study of classifiers."""
+
+    def __init__(self, folder: Path, results: Results) -> None:
         self.folder, self.results = folder, results
 
     @classmethod
@@ -36,27 +43,32 @@ class Study:
         watch: Watch | None = None,
         expected: Mapping[str, float] | None = None,
     ) -> Study:
-        """Run whatever is missing of a study, and build its page; `expected` are the seconds of each cell."""
-        from headstart.study.grid import run_study
+        """Run whatever is missing of a study, and write its report; `expected` are the seconds of each cell."""
+        from headstart.study.classify import run_study
 
-        return cls.open(run_study(cfg, out, jobs, watch, expected))
+        study = cls.open(run_study(cfg, out, jobs, watch, expected))
+        study.write()
+        return study
 
     @classmethod
     def open(cls, folder: str | Path) -> Study:
-        """A study that was run, gathered anew from its cells, with its page built again."""
-        results = gather(Path(folder))
-        write_report(Path(folder))
-        return cls(Path(folder), results)
+        """A study that was run, gathered from its cells; nothing is written."""
+        return cls(Path(folder), gather(Path(folder)))
+
+    def write(self) -> None:
+        """results.json, table.csv, figures/ and report.html."""
+        self.results.write(self.folder)
+        write_report(self.folder, self.results)
 
     @property
     def verdict(self) -> str:
-        return self.results["verdict"]
+        return self.results.verdict
 
     @property
     def table(self) -> list[dict[str, Any]]:
-        """One record an arm and label count: pandas.DataFrame(study.table) shows it."""
-        shown = ("name", "base", "labels", "mean", "sd", "interval", "over", "seeds", "rate")
-        return [{key: arm[key] for key in shown} for arm in self.results["arms"]]
+        """One record per arm and label count: pandas.DataFrame(study.table) shows it."""
+        shown = {"name", "base", "labels", "mean", "sd", "interval", "over", "seeds", "rate"}
+        return [arm.model_dump(mode="json", include=shown) for arm in self.results.arms]
 
     @property
     def page(self) -> Path:
@@ -64,21 +76,39 @@ class Study:
 
     def plot(self) -> Any:
         """Score against labels, or the arms beside each other, as a matplotlib figure."""
-        picture = main_picture(Results.of(self.results))
+        picture = main_picture(self.results.shown())
         return picture.figure if picture else None
 
     def _repr_html_(self) -> str:
         return study_html(self.results)
 
 
-def studies_in(folder: str | Path) -> list[dict[str, Any]]:
+def grid_in(folder: Path) -> Grid[Any, Any] | None:
+    """The kind of grid that a folder holds, if it holds one."""
+    return next((grid for grid in GRIDS if os.path.lexists(folder / grid.file)), None)
+
+
+class StudyRecord(TypedDict):
+    """A study in a list of runs; its keys are those of `Run.summary`."""
+
+    run: str
+    job: str
+    state: Literal["finished", "unfinished", "damaged"]
+    problem: str | None
+    started: str | None
+    seconds: float | None
+    verdict: str | None
+
+
+def studies_in(folder: str | Path) -> list[StudyRecord]:
     """What the studies below a folder are and what they showed, as `Run.summary` tells of runs."""
     return [_summary(path.parent) for path in sorted(Path(folder).rglob("study.json"))]
 
 
-def _summary(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = {"run": str(folder), "job": "compare", "state": "unfinished", "problem": None}
-    found |= {"started": None, "seconds": None, "verdict": None}
+def _summary(folder: Path) -> StudyRecord:
+    found: StudyRecord = {
+        "run": str(folder), "job": "compare", "state": "unfinished", "problem": None, "started": None, "seconds": None, "verdict": None
+    }  # fmt: skip
     try:
         state = read_json(folder / "study.json", StudyState, "STUDY_DAMAGED")
         results = folder / "results.json"

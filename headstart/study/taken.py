@@ -6,16 +6,47 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headstart.config import ClassScore
 from headstart.errors import ModelError
 from headstart.quantities import counted
 from headstart.runs.run import Run
 from headstart.study.plan import BASELINES, Arm, StudyConfig, cells
 from headstart.text.split import Labelled
+
+
+class BaseFacts(TypedDict):
+    path: str
+    shape: str
+    elsewhere: bool
+    sha256: str  # of its weights
+
+
+class StudyFile(TypedDict, total=False):
+    """study.json; what comes after the environment is missing while the study has not come that far."""
+
+    data: dict[str, Any]  # files, sizes, label counts and hygiene of the rows
+    score: ClassScore  # chooses learning rates and weights; missing: accuracy, in a study made before it was kept
+    environment: dict[str, Any]
+    bases: dict[str, BaseFacts]
+    rates: dict[str, float]  # "full~all" -> the learning rate that was chosen
+    failures: list[dict[str, Any]]
+
+
+class CellResult(TypedDict, total=False):
+    """result.json of a cell or of a base, as far as a study reads it."""
+
+    seconds: float
+    preparing_seconds: float
+    rate: float | None  # of a baseline: C
+    tokens: int
+    parameters: int
+    trained_parameters: int
+    valid: dict[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -27,7 +58,7 @@ class Taken:
     seeds: list[int]
     said: NDArray[np.int64]  # (S, N)
     probabilities: NDArray[np.float64]  # (S, N, C)
-    results: list[dict[str, Any]]  # result.json of each seed
+    results: list[CellResult]  # of each seed
     paths: list[Path]
     rate: float | None
 
@@ -67,11 +98,11 @@ def _predictions(path: Path, labels: Mapping[str, int], rows: int) -> list[dict[
     return records
 
 
-def result_of(path: Path) -> dict[str, Any] | None:
+def result_of(path: Path) -> CellResult | None:
     return Run(path).read_json("result.json") if (path / "result.json").exists() else None
 
 
-def missing_cells(out: Path, cfg: StudyConfig, arms: Sequence[Arm], state: Mapping[str, Any]) -> int:
+def missing_cells(out: Path, cfg: StudyConfig, arms: Sequence[Arm], state: StudyFile) -> int:
     """Cells that neither came to an end nor failed; of bases that are not yet there, all."""
     failed = {failure["cell"] for failure in state.get("failures", [])}
     planned = [c for c in cells(cfg, list(arms), {}) if c.name not in failed]

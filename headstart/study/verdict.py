@@ -1,23 +1,23 @@
 """The verdict: what a comparison showed, in words that a statistician would sign. No torch.
 
-It is the answer in one short sentence, and below it a list of points that add to it. It reads the plain data of results.json and says no
+It is the answer in one short sentence, and below it a list of points that add to it. It says no
 more than the intervals do: an arm helps, hurts, beats or loses only where zero is outside.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from headstart.quantities import counted, points, signed
+from headstart.study.results import ArmResult, Difference, Needed, Results
 
 MOST_WORDS = 120
 MOST_SEEDS, MOST_TIMES_THE_ROWS = 100, 100  # more than these is no advice
 KINDS = ("full", "last", "lora", "frozen", "scratch", "tfidf", "majority")  # which arm of two is spoken of
 PRETRAINED = KINDS[:4]
-WORDS = {"tfidf": "TF-IDF with logistic regression", "majority": "always saying the commonest label"}
-SHORT = {"tfidf": "TF-IDF", "majority": "the commonest label"}
+WORDS = {"tfidf": "TF-IDF with logistic regression", "majority": "always predicting the majority class"}
+SHORT = {"tfidf": "TF-IDF", "majority": "the majority class"}
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class Gap:
     high: float
     over: str
     adjusted: bool
-    needed: Mapping[str, int | None] | None  # seeds, rows
+    needed: Needed | None
 
     @property
     def sign(self) -> int:
-        """1 where `a` is clearly ahead, -1 where it is clearly behind, 0 where the two cannot be told apart."""
+        """1 where `a` is clearly ahead, -1 where it is clearly behind, 0 where there is no significant difference."""
         return (self.low > 0) - (self.high < 0)
 
     @property
@@ -54,7 +54,7 @@ class Gap:
         )
 
 
-def verdict(results: Mapping[str, Any]) -> str:
+def verdict(results: Results) -> str:
     """The answer, and points below it, "- " before each: 120 words or so at most; what matters least is left out first."""
     study = _Study(results)
     lead = study.lead()
@@ -76,15 +76,11 @@ def headline(verdict: str) -> str:
 class _Study:
     """Results, and what can be said of them: (how easily left out, sentence) pairs; 0 is never left out."""
 
-    def __init__(self, results: Mapping[str, Any]) -> None:
-        self.results = results
-        self.kinds = {arm["name"]: arm["kind"].partition(":")[0] for arm in results["arms"]}
-        self.every = max(arm["labels"] for arm in results["arms"])
-        self.arms = {arm["name"]: arm for arm in results["arms"] if arm["labels"] == self.every}
-        rows = results.get("data", {}).get("rows", {})
-        fewer = self.every < rows.get("train", 0) + rows.get("valid", 0)
-        self.most = f"{'' if fewer else 'all '}{self.every:,} labels"
-        self.gaps = [self._gap(row) for row in results["differences"]]
+    def __init__(self, results: Results) -> None:
+        self.results, self.every, self.most = results, results.all_labels, results.most_labels
+        self.kinds = {arm.name: arm.kind.partition(":")[0] for arm in results.arms}
+        self.arms = {arm.name: arm for arm in results.at(self.every)}
+        self.gaps = [self._gap(row) for row in results.differences]
         self.here = [gap for gap in self.gaps if gap.labels == self.every and {gap.a, gap.b} <= set(self.arms)]
 
     def lead(self) -> Gap | None:
@@ -94,7 +90,7 @@ class _Study:
         """
 
         def first(gap: Gap) -> tuple[bool, int, int, float]:
-            return not self._asks(gap), self._order(gap.b), self._order(gap.a), -self.arms[gap.a]["mean"]
+            return not self._asks(gap), self._order(gap.b), self._order(gap.a), -_mean(self.arms[gap.a])
 
         return min(self.here, key=first, default=None)
 
@@ -138,16 +134,14 @@ class _Study:
     def without_comparison(self) -> Iterator[tuple[int, str]]:
         yield 0, "There is no second arm to compare with" if len(self.arms) == 1 else "The arms were not compared"
         for arm in self.arms.values():
-            low, high = arm["interval"]
-            yield (
-                1,
-                f"At {self.most} the score of {self._name(arm['name'])} is {arm['mean']:.3f} ({low:.3f} to {high:.3f})",
-            )
+            low, high = arm.interval or (_mean(arm), _mean(arm))
+            score = f"the score of {self._name(arm.name)} is {_mean(arm):.3f} ({low:.3f} to {high:.3f})"
+            yield 1, f"At {self.most} {score}"
         yield from self._conditions()
 
     def _lead(self, gap: Gap) -> str:
         """What the answer rests on: the two scores, and how far apart they are."""
-        a, b = (f"{self._name(name)} {self.arms[name]['mean']:.3f}" for name in (gap.a, gap.b))
+        a, b = (f"{self._name(name)} {_mean(self.arms[name]):.3f}" for name in (gap.a, gap.b))
         if not gap.sign:
             return f"{a} minus {b} is {gap.signed}{self._seeds(gap)}{self._would_tell(gap)}"
         return f"{a} is {'ahead of' if gap.sign > 0 else 'behind'} {b} by {gap.size}{self._seeds(gap)}"
@@ -178,7 +172,7 @@ class _Study:
             return
         if len(unclear) == len(gaps):
             or_fewer = " or fewer" if len(gaps) > 1 else ""
-            yield 3, f"With {gaps[-1].labels:,} labels{or_fewer} the two cannot be told apart"
+            yield 3, f"With {gaps[-1].labels:,} labels{or_fewer} there is no significant difference"
             return
         parts = []
         for sign in (1, -1):
@@ -191,41 +185,36 @@ class _Study:
                 rest = f", and also at {_listed(told[1:])}" if told[1:] else ""
                 parts.append(f"{verb} by {told[0].size} at {told[0].labels:,}{rest}")
         if unclear:
-            parts.append(f"at {_listed(unclear)} the two cannot be told apart")
+            parts.append(f"at {_listed(unclear)} there is no significant difference")
         yield 3, "With fewer labels " + "; ".join(parts)
 
     def _labels_needed(self, lead: Gap) -> Iterator[tuple[int, str]]:
-        for row in self.results.get("labels_needed", []):
-            low, high = row.get("interval") or (None, None)
-            if (row["arm"], row["reference"]) != (lead.a, lead.b) or high is None or high >= self.every:
+        for row in self.results.labels_needed:
+            low, high = row.interval
+            if (row.arm, row.reference) != (lead.a, lead.b) or high is None or high >= self.every:
                 continue  # that labels are saved is not clear
-            about = f"{row['labels']:,} or fewer" if row.get("at_most") else f"about {row['labels']:,}"
-            yield (
-                2,
-                (
-                    f"For what {self._name(lead.b)} reaches with {self.most}, {self._name(lead.a)} needs "
-                    f"{about} ({low:,} to {high:,})"
-                ),
-            )
+            about = f"{row.labels:,} or fewer" if row.at_most else f"about {row.labels:,}"
+            needs = f"{self._name(lead.a)} needs {about} ({low:,} to {high:,})"
+            yield 2, f"For what {self._name(lead.b)} reaches with {self.most}, {needs}"
 
     def _floor(self) -> Iterator[tuple[int, str]]:
-        floors = [arm["mean"] for arm in self.arms.values() if arm["kind"] == "majority"]
-        rest = [arm for arm in self.arms.values() if arm["kind"] != "majority"]
-        if floors and rest and all(arm["interval"][0] <= floors[0] for arm in rest):
+        floors = [_mean(arm) for arm in self.arms.values() if arm.kind == "majority"]
+        lows = [arm.interval[0] for arm in self.arms.values() if arm.kind != "majority" and arm.interval]
+        if floors and lows and max(lows) <= floors[0]:
             yield 1, f"No arm is clearly above {WORDS['majority']} ({floors[0]:.3f})"
 
     def _without_overlap(self, lead: Gap) -> Iterator[tuple[int, str]]:
-        rows = self.results["data"].get("overlapping_test_rows")
-        clean = [(self._name(name), self.arms[name].get("clean")) for name in (lead.a, lead.b)]
-        if rows and all(summary for _, summary in clean):
-            scores = " and ".join(f"{name} {summary['mean']:.3f}" for name, summary in clean)
+        rows = self.results.data.overlapping_test_rows
+        clean = [(self._name(name), score.mean) for name in (lead.a, lead.b) if (score := self.arms[name].clean)]
+        if rows and len(clean) == 2:
+            scores = " and ".join(f"{name} {mean:.3f}" for name, mean in clean)
             yield 2, f"Without the {rows:,} test rows that overlap with rows learned from: {scores}"
 
     def _brackets(self, lead: Gap, fewer: bool) -> str:
-        score = "Scores are macro-F1, since the classes are uneven; in" if self.results["score"] == "macro_f1" else "In"
+        score = "Scores are macro-F1, since the classes are uneven; in" if self.results.score == "macro_f1" else "In"
         over = "seeds and test rows"
         if lead.over == "rows only":
-            over = f"the {self.results['data']['rows']['test']:,} test rows alone"
+            over = f"the {self.results.data.rows['test']:,} test rows alone"
         family = sum(gap.adjusted for gap in self.gaps)
         adjusted = f", {'at all labels ' if fewer else ''}adjusted for {family} comparisons" if family > 1 else ""
         few = self._most_seeds(lead)
@@ -233,17 +222,17 @@ class _Study:
         return f"{score} brackets: 95 % intervals over {over}{adjusted}{caution}"
 
     def _conditions(self) -> Iterator[tuple[int, str]]:
-        runs = len(self.results.get("pretraining", []))
+        runs = len(self.results.pretraining)
         if runs and any(self.kinds[name] in PRETRAINED for name in self.arms):
             yield 0, f"All this is for one pretraining run{' a base' * (runs > 1)}: another could give another answer"
-        failed = len(self.results.get("failures", []))
+        failed = len(self.results.failures)
         if failed:
             yield 0, f"{counted(failed, 'run', 'failed and is', 'failed and are')} left out"
 
     def _compared(self, gap: Gap) -> str:
         a, b = self._name(gap.a), self._name(gap.b)
         if not gap.sign:
-            return f"{a} cannot be told apart from {b}, {gap.signed}"
+            return f"{a} shows no significant difference from {b}, {gap.signed}"
         return f"{a} {'beats' if gap.sign > 0 else 'loses to'} {b} by {gap.size}"
 
     def _plainly(self, gap: Gap) -> str:
@@ -256,10 +245,10 @@ class _Study:
     def _would_tell(self, gap: Gap) -> str:
         if gap.needed is None:
             return ""
-        seeds, rows = gap.needed["seeds"], gap.needed["rows"]
+        seeds, rows = gap.needed.seeds, gap.needed.rows
         ways = {f"{seeds:,} seeds": seeds <= MOST_SEEDS} if seeds else {}
         if rows:
-            within = rows <= MOST_TIMES_THE_ROWS * self.results["data"]["rows"]["test"]
+            within = rows <= MOST_TIMES_THE_ROWS * self.results.data.rows["test"]
             ways[f"{float(f'{rows:.2g}'):,.0f} test rows"] = within
         if near := [way for way, within in ways.items() if within]:
             return f"; if that is the truth, about {' or '.join(near)} would give an even chance to show it"
@@ -274,7 +263,7 @@ class _Study:
     def _most_seeds(self, gap: Gap) -> int:
         """Seeds of the comparison; 0 where neither arm depends on them."""
         by_chance = [name for name in (gap.a, gap.b) if self.kinds[name] not in WORDS]
-        return max((self.arms[name]["seeds"] for name in by_chance), default=0)
+        return max((self.arms[name].seeds for name in by_chance), default=0)
 
     def _beside(self, gap: Gap, kind: str) -> Gap | None:
         """Another comparison of what `gap` speaks of, with a baseline."""
@@ -291,13 +280,15 @@ class _Study:
     def _name(self, name: str) -> str:
         return WORDS.get(self.kinds[name], name)
 
-    def _gap(self, row: Mapping[str, Any]) -> Gap:
-        low, high = row["interval"]
-        gap = Gap(
-            row["a"], row["b"], row["labels"], 100 * row["difference"], 100 * low, 100 * high, row["over"],
-            row["adjusted"], row.get("needed"),
-        )  # fmt: skip
+    def _gap(self, row: Difference) -> Gap:
+        low, high = (100 * end for end in row.interval)
+        gap = Gap(row.a, row.b, row.labels, 100 * row.difference, low, high, row.over, row.adjusted, row.needed)
         return gap.turned() if self._order(gap.a) > self._order(gap.b) else gap
+
+
+def _mean(arm: ArmResult) -> float:
+    assert arm.mean is not None, f"{arm.name} was gathered from finished cells"
+    return arm.mean
 
 
 def _listed(gaps: Sequence[Gap]) -> str:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headstart.config import Long
+from headstart.config import ClassScore, Long
 from headstart.models.base import Base
 from headstart.models.heads import Model, Pooling
 from headstart.tasks.metrics import ClassScores, class_scores
@@ -61,8 +61,8 @@ class ClassifyScores(ClassScores):
 
 
 class Classify:
-    def __init__(self, classes: int) -> None:
-        self.classes = classes
+    def __init__(self, classes: int, score: ClassScore = "accuracy") -> None:
+        self.classes, self.score = classes, score
 
     def loss(self, model: Model, batch: ClassBatch) -> tuple[Tensor, float]:
         return model.head.loss(_hidden(model, batch), batch.target)
@@ -81,7 +81,7 @@ class Classify:
         return {"loss": loss / weight, **class_scores(target, predicted, self.classes)}
 
     def rank(self, scores: Mapping[str, Any]) -> tuple[float, ...]:
-        return scores["accuracy"], -scores["loss"]  # on a few hundred rows accuracies tie often
+        return scores[self.score], -scores["loss"]  # on a few hundred rows scores tie often
 
 
 def _hidden(model: Model, batch: ClassBatch) -> Tensor:

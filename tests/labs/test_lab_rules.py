@@ -22,9 +22,9 @@ from headstart.labs.lab import Lab, lab_files, open_lab
 from headstart.labs.page import embedded
 from headstart.labs.rules import VERBS, WORD_SETTINGS, Folders, check_command
 from headstart.schema import parse
-from headstart.study.ladder import LadderConfig
+from headstart.study.match import MatchGridConfig
 from headstart.study.plan import StudyConfig
-from headstart.study.towers import TowersConfig
+from headstart.study.translate import TranslateGridConfig
 
 LINES = "the first line\nthe second line\nthe third line\n"
 SVG = '<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script><text onclick="alert(2)">drawn</text></svg>'
@@ -314,7 +314,15 @@ def test_settings_that_hold_words_are_known_to_be_files_or_none() -> None:
         for each in get_args(annotation):
             yield from kinds(each)
 
-    for job in (PretrainConfig, FinetuneConfig, TranslateConfig, MatchConfig, StudyConfig, LadderConfig, TowersConfig):
+    for job in (
+        PretrainConfig,
+        FinetuneConfig,
+        TranslateConfig,
+        MatchConfig,
+        StudyConfig,
+        TranslateGridConfig,
+        MatchGridConfig,
+    ):
         walk(job)
     settings = {"finetune", "pretrain", "settings"}  # tables of these
     assert found - settings == WORD_SETTINGS | files | others

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from headstart.cli import app
 from headstart.errors import ConfigError
 from headstart.schema import parse
-from headstart.study.grid import run_study
+from headstart.study.classify import run_study
 from headstart.study.plan import StudyConfig
 from headstart.study.study import Study
 from headstart.text.tokenizer import Tokenizer
@@ -170,9 +170,9 @@ def test_a_worker_that_is_killed_costs_its_neighbours_nothing(rows: Path, tmp_pa
     cfg = settings(rows, arms=["scratch"], least_steps=100)
     found = Study.run(cfg, study, jobs=2).results
     killer.join(10)
-    assert [(f["cell"], f["exit"], f["message"]) for f in found["failures"]] == [
+    assert [(f.cell, f.exit, f.message) for f in found.failures] == [
         ("scratch-gpt~all~0", 137, "its process was killed, twice")
     ]
-    assert found["arms"][0]["seeds"] == 1
+    assert found.arms[0].seeds == 1
     assert len(killed) == 2
-    assert Study.run(cfg, study).results["arms"][0]["seeds"] == 2
+    assert Study.run(cfg, study).results.arms[0].seeds == 2

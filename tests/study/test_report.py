@@ -65,7 +65,7 @@ class Page(HTMLParser):
 def write(folder: Path, results: dict[str, Any]) -> str:
     folder.mkdir(exist_ok=True, parents=True)
     (folder / "results.json").write_text(json.dumps(results))
-    return write_report(folder).read_text("utf-8")
+    return write_report(folder, Results.read(folder / "results.json")).read_text("utf-8")
 
 
 def only(study: Study, *parts: str, **options: Any) -> dict[str, Any]:
@@ -121,11 +121,12 @@ def test_the_page_is_one_file_that_loads_and_runs_nothing(html: str) -> None:
 def test_hostile_names_and_texts_change_no_markup(tmp_path: Path, study: Study, html: str) -> None:
     results = study(**SMALL)
     names = {a["name"] for a in results["arms"]} | {*results["label_names"], *results["data"]["rows"], "torch"}
-    evil = write(tmp_path, poisoned(results, names))
+    poison = {**poisoned(results, names), "score": "accuracy"}  # of which there are two
+    evil = write(tmp_path, poison)
     must_be_harmless(evil)
     assert Page(evil).tags() <= Page(html).tags()
     assert Page(evil).text.count("<img src=x onerror=alert(1)>\"'\\u202e$x^2$") > 100
-    must_be_harmless(study_html(poisoned(results, names)))
+    must_be_harmless(study_html(Results.of(poison)))
     for file in (tmp_path / "figures").glob("*.svg"):
         svg = file.read_text("utf-8")
         assert "<img" not in svg
@@ -301,7 +302,7 @@ def test_the_table_has_a_line_for_each_arm_and_label_count(folder: Path, study: 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
 def test_the_table_holds_no_formulas_and_numbers_stay_numbers(name: str) -> None:
     arm = {"name": name, "labels": 5, "mean": -0.25, "interval": [-0.5, 0.5]}
-    results = Results.of({"title": "T", "verdict": "V", "arms": [arm]})
+    results = Results.of({"title": "T", "verdict": "V", "arms": [arm]}).shown()
     line = next(csv.DictReader(io.StringIO(table_csv(results), newline="")))
     assert line["arm"][0] in "'\\"
     assert (line["mean"], line["low"], line["labels"]) == ("-0.25", "-0.5", "5")
@@ -320,13 +321,15 @@ def test_the_page_is_made_without_torch(tmp_path: Path, study: Study) -> None:
     (tmp_path / "results.json").write_text(json.dumps(only(study, "differences")))
     code = (
         "import sys; from pathlib import Path; from headstart.study.report import write_report\n"
-        f"write_report(Path({str(tmp_path)!r})); sys.exit('torch' in sys.modules)"
+        "from headstart.study.results import Results\n"
+        f"folder = Path({str(tmp_path)!r}); write_report(folder, Results.read(folder / 'results.json'))\n"
+        "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_fragments_fit_on_one_page(study: Study) -> None:
-    one, other = study_html(study(**SMALL)), study_html({**study(**SMALL), "title": "Another"})
+    one, other = (study_html(Results.of({**study(**SMALL), "title": title})) for title in ("One", "Another"))
     ids = [{a["id"] for _, a in Page(html).elements if "id" in a} for html in (one, other)]
     assert ids[0]
     assert not ids[0] & ids[1]
@@ -340,7 +343,7 @@ def test_fragments_fit_on_one_page(study: Study) -> None:
 
 def test_a_folder_without_results_is_told_so(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"there is no results\.json here") as caught:
-        write_report(tmp_path)
+        Results.read(tmp_path / "results.json")
     assert caught.value.code == "STUDY_MISSING"
 
 
@@ -352,5 +355,5 @@ def test_a_folder_without_results_is_told_so(tmp_path: Path) -> None:
 def test_damaged_results_are_told_where(tmp_path: Path, content: str, told: str) -> None:
     (tmp_path / "results.json").write_text(content)
     with pytest.raises(DataError, match=re.escape(told)) as caught:
-        write_report(tmp_path)
+        Results.read(tmp_path / "results.json")
     assert caught.value.code == "STUDY_DAMAGED"

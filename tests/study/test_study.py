@@ -23,9 +23,9 @@ from headstart.config import PretrainConfig
 from headstart.errors import ConfigError, DataError, DivergedError, Stopped
 from headstart.jobs.pretrain import pretrain
 from headstart.schema import parse, read_toml, to_toml
-from headstart.study import grid
+from headstart.study import run as engine
 from headstart.study.plan import BaseRun, StudyConfig, arms_of, named_bases
-from headstart.study.results import Cost
+from headstart.study.results import Cost, Results
 from headstart.study.study import Study
 
 ARMS = ("majority", "tfidf", "scratch", "frozen", "full")
@@ -69,8 +69,9 @@ def settings(base: Path, rows: Path, **changes: Any) -> StudyConfig:
     return parse(StudyConfig, {**common, **changes})
 
 
-def same(results: dict[str, Any]) -> dict[str, Any]:
+def same(found: Results) -> dict[str, Any]:
     """Results without what depends on the clock, the folder and the command."""
+    results = found.plain()
     arms = [{**arm, "cost": None} for arm in results["arms"]]
     return {**results, "arms": arms, "cost": None, "repeat": None, "receipts": None}
 
@@ -82,14 +83,14 @@ def whole(base: Path, rows: Path, tmp_path_factory: pytest.TempPathFactory) -> S
 
 
 def test_every_arm_stands_in_the_results_with_its_interval(whole):
-    found = {(arm["name"], arm["labels"]): arm for arm in whole.results["arms"]}
+    found = {(arm.name, arm.labels): arm for arm in whole.results.arms}
     assert set(found) == {(name, labels) for name in ARMS for labels in (20, 48)}
     for arm in found.values():
-        assert arm["interval"][0] <= arm["mean"] <= arm["interval"][1]
-        assert arm["seeds"] == (1 if arm["kind"] in ("majority", "tfidf") and arm["labels"] == 48 else 2)
-        assert arm["mean"] == pytest.approx(sum(arm["scores"]) / len(arm["scores"]))
-    assert found["tfidf", 48]["mean"] == 1.0
-    assert {(d["a"], d["b"]) for d in whole.results["differences"]} == {
+        assert arm.interval[0] <= arm.mean <= arm.interval[1]
+        assert arm.seeds == (1 if arm.kind in ("majority", "tfidf") and arm.labels == 48 else 2)
+        assert arm.mean == pytest.approx(sum(arm.scores) / len(arm.scores))
+    assert found["tfidf", 48].mean == 1.0
+    assert {(d.a, d.b) for d in whole.results.differences} == {
         ("frozen", "scratch"), ("full", "scratch"), ("frozen", "tfidf"), ("full", "tfidf"), ("scratch", "tfidf"),
     }  # fmt: skip
     assert whole.verdict
@@ -97,8 +98,8 @@ def test_every_arm_stands_in_the_results_with_its_interval(whole):
 
 
 def test_every_cost_that_the_page_can_show_is_measured_for_some_arm(whole):
-    costs = [arm["cost"] for arm in whole.results["arms"]]
-    assert all(any(cost[name] is not None for cost in costs) for name in Cost.model_fields)
+    costs = [arm.cost for arm in whole.results.arms]
+    assert all(any(getattr(cost, name) is not None for cost in costs) for name in Cost.model_fields)
 
 
 def test_the_arms_saw_the_same_rows(whole):
@@ -131,22 +132,25 @@ def test_a_study_is_one_line_among_the_runs(whole):
 
 def test_a_study_killed_half_way_gives_the_same_table(whole, base, rows, tmp_path, monkeypatch):
     cfg, done = settings(base, rows), []
-    run_cell = grid.run_cell
+    run_cell = engine.run_cell
 
-    def killed(work: Any) -> Any:
+    def killed(cell: Any, *rest: Any, **more: Any) -> Any:
         if len(done) == 9:
             raise Stopped("at step 3 of 4", 15)
-        done.append(work.cell.name)
-        return run_cell(work)
+        return noted(cell, *rest, **more)
 
-    monkeypatch.setattr(grid, "run_cell", killed)
+    def noted(cell: Any, *rest: Any, **more: Any) -> Any:
+        done.append(cell.name)
+        return run_cell(cell, *rest, **more)
+
+    monkeypatch.setattr(engine, "run_cell", killed)
     with pytest.raises(Stopped) as stopped:
         Study.run(cfg, tmp_path / "study")
     told = (
         f"Stopped at step 3 of 4; everything is saved in {tmp_path / 'study'}. The same command or call goes on there."
     )
     assert (str(stopped.value), stopped.value.exit_code) == (told, 143)
-    monkeypatch.setattr(grid, "run_cell", lambda work: done.append(work.cell.name) or run_cell(work))
+    monkeypatch.setattr(engine, "run_cell", noted)
     again = Study.run(cfg, tmp_path / "study")
     assert sorted(done) == sorted(path.name for path in (whole.folder / "cells").iterdir()), "each cell was run once"
     assert same(again.results) == same(whole.results)
@@ -165,13 +169,15 @@ def test_a_failed_cell_is_told_and_not_averaged_away(base, rows, tmp_path, monke
     monkeypatch.setattr(finetune, "train", diverging)
     cfg = settings(base, rows, arms=("tfidf", "full"), labels=[0], seeds=3)
     found = Study.run(cfg, tmp_path / "study").results
-    assert found["failures"] == [{"cell": "full-run~all~1", "exit": 7, "message": "The loss is not finite."}]
-    assert [arm["seeds"] for arm in found["arms"] if arm["name"] == "full"] == [2]
-    assert any(notice.startswith("1 cell failed and is in no mean;") for notice in found["notices"])
+    assert [dict(f) for f in found.failures] == [
+        {"cell": "full-run~all~1", "exit": 7, "message": "The loss is not finite."}
+    ]
+    assert [arm.seeds for arm in found.arms if arm.name == "full"] == [2]
+    assert any(notice.startswith("1 cell failed and is in no mean;") for notice in found.notices)
     monkeypatch.setattr(finetune, "train", train)
     mended = Study.run(cfg, tmp_path / "study").results
-    assert mended["failures"] == []
-    assert [arm["seeds"] for arm in mended["arms"] if arm["name"] == "full"] == [3]
+    assert mended.failures == []
+    assert [arm.seeds for arm in mended.arms if arm.name == "full"] == [3]
 
 
 def test_rates_are_chosen_on_validation_rows_and_the_test_rows_stay_shut(base, tmp_path):
@@ -189,14 +195,50 @@ def test_rates_are_chosen_on_validation_rows_and_the_test_rows_stay_shut(base, t
         for name in tried
     }
     best = max(scores, key=scores.__getitem__).rpartition("-")[2]
-    assert [arm["rate"] for arm in found.results["arms"]] == [None, float(best)]
+    assert [arm.rate for arm in found.results.arms] == [None, float(best)]
+
+
+def test_uneven_classes_choose_rates_and_weights_by_the_score_that_leads(base, tmp_path):
+    lines = [f"film {i} was {'bad' if i % 4 else 'good'},{'neg' if i % 4 else 'pos'}" for i in range(300)]
+    rows, out = tmp_path / "rows.csv", tmp_path / "study"
+    rows.write_text("\n".join(["text,label", *lines]) + "\n")
+    cfg = settings(base, rows, arms=("full",), labels=[0], seeds=1, rates=[0.001, 0.1])
+    found = Study.run(cfg, out)
+    assert found.results.score == "macro_f1"
+    cell = json.loads((out / "cells" / "full-run~all~0" / "env.json").read_text())
+    assert cell["asked"]["score"] == "macro_f1"
+    tried = {"0.001": {"accuracy": 0.75, "macro_f1": 0.43}, "0.1": {"accuracy": 0.72, "macro_f1": 0.69}}
+    for rate, scores in tried.items():
+        file = out / "cells" / f"full-run~all~rate-{rate}" / "result.json"
+        result = json.loads(file.read_text())
+        file.write_text(json.dumps({**result, "valid": {**result["valid"], **scores}}))
+    assert [arm.rate for arm in Study.run(cfg, out).results.arms] == [0.1]
+    state = json.loads((out / "study.json").read_text())
+    del state["score"]  # as it was before scores were kept: such a study goes on choosing as it began
+    (out / "study.json").write_text(json.dumps(state))
+    again = Study.run(cfg, out).results
+    assert ([arm.rate for arm in again.arms], again.score) == ([0.001], "macro_f1")
+
+
+def test_opening_a_study_writes_nothing(whole):
+    def written() -> dict[str, int]:
+        return {str(p): p.stat().st_mtime_ns for p in whole.folder.rglob("*")}
+
+    before = written()
+    assert Study.open(whole.folder).results == whole.results
+    assert written() == before
+
+
+def test_results_are_the_file(whole):
+    assert Results.read(whole.folder / "results.json") == whole.results
+    assert json.loads((whole.folder / "results.json").read_text()) == json.loads(json.dumps(whole.results.plain()))
 
 
 def test_a_study_can_be_extended_but_not_changed(base, rows, tmp_path):
     small = {"arms": ("majority", "tfidf"), "bases": []}
     Study.run(settings(base, rows, **small, seeds=1), tmp_path / "study")
     more = Study.run(settings(base, rows, **small, seeds=3), tmp_path / "study")
-    assert [arm["seeds"] for arm in more.results["arms"]] == [3, 3, 1, 1]
+    assert [arm.seeds for arm in more.results.arms] == [3, 3, 1, 1]
     with pytest.raises(ConfigError, match="least_steps: 4, not 5"):
         Study.run(settings(base, rows, **small, least_steps=5), tmp_path / "study")
 
@@ -208,9 +250,9 @@ def test_overlapping_test_rows_are_scored_apart_or_refused(base, rows, tmp_path)
     data = {"train": str(rows), "test": str(test)}
     changes = {"data": data, "arms": ("majority", "tfidf"), "bases": []}
     found = Study.run(settings(base, rows, **changes), tmp_path / "study").results
-    assert found["data"]["overlapping_test_rows"] >= 3
-    assert found["notices"][0].startswith(f"{found['data']['overlapping_test_rows']} of 12 test rows stand in train")
-    assert all(arm["clean"] for arm in found["arms"])
+    assert found.data.overlapping_test_rows >= 3
+    assert found.notices[0].startswith(f"{found.data.overlapping_test_rows} of 12 test rows stand in train")
+    assert all(arm.clean for arm in found.arms)
     with pytest.raises(DataError, match="--strict-leakage refuses") as caught:
         Study.run(settings(base, rows, **changes, strict_leakage=True), tmp_path / "strict")
     assert caught.value.code == "DATA_LEAK"

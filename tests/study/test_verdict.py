@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headstart.study.results import Results
 from headstart.study.statistics import difference, holm, needed_to_tell
-from headstart.study.verdict import verdict
+from headstart.study.verdict import verdict as verdict_of
 
 CLAIMS = re.compile(r"\b(helps|hurts|beats|loses|still|ahead|behind|needs|better)\b")
 KINDS = ["full", "last:2", "frozen", "scratch", "tfidf", "majority"]
@@ -34,6 +35,10 @@ def study(arms: list[dict[str, Any]], differences: list[dict[str, Any]], **more:
     return {"score": "accuracy", "data": data, "arms": arms, "differences": differences, **more}
 
 
+def verdict(facts: dict[str, Any]) -> str:
+    return verdict_of(Results.of({"title": "T", "verdict": "", **facts}))
+
+
 THREE = [arm("majority", 0.5, seeds=1), arm("tfidf", 0.823, seeds=1), arm("scratch", 0.750), arm("full", 0.781)]
 ONE_RUN = [{"name": "base"}]
 
@@ -45,7 +50,7 @@ def test_pretraining_that_helps_and_is_still_below_the_linear_model():
         "Yes: pretraining helps here, by about 3.1 points at all 2,000 labels; TF-IDF is still better.\n"
         "- full 0.781 is ahead of scratch 0.750 by 3.1 points (1.2 to 5.0) over 5 seeds.\n"
         "- full is still 4.2 points (2.0 to 6.4) below TF-IDF with logistic regression.\n"
-        "- With 300 labels or fewer the two cannot be told apart.\n"
+        "- With 300 labels or fewer there is no significant difference.\n"
         "- In brackets: 95 % intervals over seeds and test rows, at all labels adjusted for 2 comparisons.\n"
         "- All this is for one pretraining run: another could give another answer."
     )
@@ -109,7 +114,7 @@ def test_other_arms_are_named_by_their_names():
     rows = [gap("frozen", "scratch", -1.0, -2.5, 0.5), gap("last:2", "scratch", 4.0, 2.0, 6.0)]
     text = verdict(study(arms, [*rows, gap("full", "scratch", 3.1, 1.2, 5.0)]))
     assert "full 0.781 is ahead of scratch 0.750 by 3.1 points (1.2 to 5.0) over 5 seeds." in text
-    assert "frozen cannot be told apart from scratch, -1.0 points (-2.5 to 0.5)" in text
+    assert "frozen shows no significant difference from scratch, -1.0 points (-2.5 to 0.5)" in text
     assert "last:2 beats scratch by 4.0 points (2.0 to 6.0)" in text
 
 
@@ -122,7 +127,10 @@ def test_bases_are_compared_with_each_other():
     ]
     text = verdict(study([arm(n, 0.7) for n in names], rows, pretraining=ONE_RUN * 2))
     assert "full causal 0.700 is ahead of scratch causal 0.700 by 3.0 points" in text
-    assert "Between bases, full causal cannot be told apart from full masked, +1.0 points (-0.3 to 2.3)." in text
+    assert (
+        "Between bases, full causal shows no significant difference from full masked, +1.0 points (-0.3 to 2.3)."
+        in text
+    )
     assert "full masked beats scratch masked by 2.0 points (0.5 to 3.5)" in text
     assert "one pretraining run a base" in text
 
@@ -144,7 +152,7 @@ def test_without_scratch_what_pretraining_adds_is_not_known():
 
 def test_baselines_alone():
     text = verdict(study(THREE[:2], [gap("tfidf", "majority", 32.3, 30.0, 34.6, over="rows only")]))
-    assert "regression 0.823 is ahead of always saying the commonest label 0.500 by 32.3 points" in text
+    assert "regression 0.823 is ahead of always predicting the majority class 0.500 by 32.3 points" in text
     assert "seed" not in text
     assert "retraining" not in text
 
@@ -200,8 +208,8 @@ def test_few_labels_are_told_from_many():
         gap("full", "scratch", 1.0, -1.0, 3.0, 1000),
     ]
     assert (
-        "With fewer labels pretraining helps by 5.0 points (2.0 to 8.0) at 100, and also at 300; at 1,000 the two "
-        "cannot be told apart."
+        "With fewer labels pretraining helps by 5.0 points (2.0 to 8.0) at 100, and also at 300; at 1,000 there "
+        "is no significant difference."
     ) in verdict(study(THREE, rows + smaller))
 
 
@@ -229,15 +237,17 @@ def test_uneven_classes_failures_and_overlap_are_mentioned():
 def test_arms_no_better_than_the_commonest_label_are_told_so():
     arms = [arm("majority", 0.76, seeds=1), *THREE[2:]]
     rows = [gap("full", "scratch", 3.1, 1.2, 5.0)]
-    assert "commonest label" not in verdict(study(arms, rows))  # full is: 0.761 to 0.801
+    assert "majority class" not in verdict(study(arms, rows))  # full is: 0.761 to 0.801
     arms[0] = arm("majority", 0.77, seeds=1)
-    assert "No arm is clearly above always saying the commonest label (0.770)." in verdict(study(arms, rows))
+    assert "No arm is clearly above always predicting the majority class (0.770)." in verdict(study(arms, rows))
 
 
 def test_what_matters_least_is_left_out_first():
     kinds = [f"last:{k}" for k in range(1, 9)]
     rows = [gap("full", "scratch", 3.1, 1.2, 5.0), *(gap(kind, "scratch", 3.0, 1.0, 5.0) for kind in kinds)]
-    text = verdict(study([*THREE, *(arm(kind, 0.7) for kind in kinds)], rows, pretraining=ONE_RUN, failures=[{}]))
+    text = verdict(
+        study([*THREE, *(arm(kind, 0.7) for kind in kinds)], rows, pretraining=ONE_RUN, failures=[{"cell": "c"}])
+    )
     assert len(text.split()) <= 120
     assert text.startswith("Yes: pretraining helps here")
     assert "last:" not in text
@@ -272,7 +282,7 @@ def studies(draw, told: bool):
                 if not told:
                     reach += abs(points)
                 rows.append(gap(a, b, points, points - reach, points + reach, labels, over=over, needed=needed))
-    return study(arms, rows, pretraining=ONE_RUN * len(bases), failures=[{}] * draw(st.integers(0, 2)))
+    return study(arms, rows, pretraining=ONE_RUN * len(bases), failures=[{"cell": "c"}] * draw(st.integers(0, 2)))
 
 
 def parted(text: str) -> tuple[str, str]:

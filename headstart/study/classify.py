@@ -1,0 +1,231 @@
+"""A study of classifiers: its settings and data checked, its bases found or pretrained, its cells planned and run.
+
+    STUDY/
+      study.toml    every setting
+      study.json    what was found at the start (files, hygiene, bases), the score that chooses, chosen rates, failures, machine
+      bases/        what the study itself pretrained
+      features/     what frozen bases make of the rows; cleared away at the end
+      cells/        a run directory per cell; a baseline has result.json and predictions.jsonl only
+
+plan.py lists the cells, run.py runs them, gather.py makes results.json of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from headstart.config import ClassScore, FinetuneConfig, PretrainConfig
+from headstart.errors import ConfigError, DataError, ModelError, UserError
+from headstart.runs.disk import write_file
+from headstart.runs.environment import environment
+from headstart.runs.kinds import kind_of
+from headstart.runs.record_shapes import StudyState
+from headstart.runs.records import read_json
+from headstart.runs.run import Run, holds_something
+from headstart.runs.watch import Watch
+from headstart.schema import differences, parse, read_toml, to_toml
+from headstart.shapes import PRESETS, HuggingFaceConfig
+from headstart.strict_json import to_json
+from headstart.study.baselines import write_baseline
+from headstart.study.plan import (
+    BaseRun,
+    Cell,
+    StudyConfig,
+    arms_of,
+    cells,
+    finetuning,
+    leading_score,
+    named_bases,
+    trials,
+)
+from headstart.study.run import Cells, Planned, study_folder
+from headstart.study.taken import BaseFacts, StudyFile
+from headstart.text.files import file_facts
+from headstart.text.hygiene import refuse_leaks
+from headstart.text.read import text_files
+from headstart.text.split import Labelled, split_labelled
+
+WEIGHTS = (".safetensors", ".gguf", ".bin")  # files of a model that hold them
+MAY_GROW = ("seeds", "arms", "labels", "bases")  # a study can be extended by these: cells do not depend on each other
+
+
+def run_study(
+    cfg: StudyConfig, out: Path, jobs: int = 1, watch: Watch | None = None, expected: Mapping[str, float] | None = None
+) -> Path:
+    """Run whatever of the study is missing in `out`; the folder, ready to be gathered. `expected` are seconds by cell."""
+    watch = watch or Watch()
+    _refuse_untrained(cfg)
+    _check_folder(out, cfg)
+    with study_folder(out):
+        data = split_labelled(cfg.data)
+        state = _begin(out, cfg, data, watch)
+        bases = named_bases([*_given(cfg), *_pretrained(out, cfg, watch)]) if cfg.trained else []
+        _note_bases(state, bases)
+        _write(out, state)  # what there is of an interrupted study can be shown
+        arms, every = arms_of(cfg, bases), len(data.train) + len(data.valid)
+        # A study that began before scores were kept chose by accuracy, and goes on so.
+        score: ClassScore = "macro_f1" if state.get("score") == "macro_f1" else "accuracy"
+        plan = partial(_planned, cfg, out, every, score)
+        tried = trials(cfg, arms, every)
+        first, final = [plan(cell) for cell in tried], [plan(cell) for cell in cells(cfg, arms, {})]
+        with Cells(out, [*first, *final], jobs, watch, expected) as running:
+            running.run(first)
+            chosen = _chosen(out, tried, score)
+            running.run([plan(cell) for cell in cells(cfg, arms, chosen)])
+        state["rates"] = {f"{arm}~{labels or 'all'}": rate for (arm, labels), rate in chosen.items()}
+        state["failures"] = [vars(outcome) for outcome in running.failures]
+        _write(out, state)
+        shutil.rmtree(out / "features", ignore_errors=True)
+    return out
+
+
+def _planned(cfg: StudyConfig, out: Path, every: int, score: ClassScore, cell: Cell) -> Planned:
+    """A cell as work; its weight are its steps, where the base takes part in them. `every`: all rows to learn from."""
+    if cell.arm.base is None:
+        return Planned(cell.name, partial(write_baseline, cfg.data, cell.arm.kind, cell.labels, cell.seed), weight=10.0)
+    job = finetuning(cfg, cell, (out / "features").absolute(), score)
+    steps = float(job.usual_steps(round(0.8 * (cell.labels or every) / job.train.batch_size)))
+    first = not (cell.trial or cell.labels or cell.seed)  # the weights of one seed per arm are enough
+    return Planned(cell.name, job, keep_weights=first, weight=10.0 if cell.arm.kind == "frozen" else steps)
+
+
+def _chosen(out: Path, wanted: Sequence[Cell], score: ClassScore) -> dict[tuple[str, int], float]:
+    """The learning rate with the best score on the validation rows, for each arm and number of labels."""
+    found: dict[tuple[str, int], list[tuple[float, float, float]]] = {}
+    for cell in wanted:
+        run = Run(out / "cells" / cell.name)
+        valid = run.read_json("result.json").get("valid") if run.finished else None
+        if valid and cell.rate:  # a trial that failed is not chosen
+            found.setdefault((cell.arm.name, cell.labels), []).append((valid[score], -valid["loss"], cell.rate))
+    return {key: max(scores)[2] for key, scores in found.items()}
+
+
+def _check_folder(out: Path, cfg: StudyConfig) -> None:
+    """A new folder, or one with this study in it."""
+    if (out / "study.toml").exists():
+        before = parse(StudyConfig, read_toml(out / "study.toml"), str(out / "study.toml"))
+        asked = parse(StudyConfig, tomllib.loads(to_toml(cfg)))  # a file has no tuples
+        changed = [d for d in differences(before, asked.model_dump()) if not d.startswith(MAY_GROW)]
+        if changed:
+            raise ConfigError(
+                f"{out} is a study with other settings: {'; '.join(changed)}. Choose another --out. "
+                f"Only {', '.join(MAY_GROW)} may be extended."
+            )
+    elif out.exists() and (not out.is_dir() or holds_something(out)):
+        raise UserError(f"{out} already exists and is not a study. Choose another --out.", "RUN_EXISTS")
+
+
+def _begin(out: Path, cfg: StudyConfig, data: Labelled, watch: Watch) -> StudyFile:
+    """study.json as it stands before the first cell; on a second start, insisting that the data are the same."""
+    paths = [path for path in (cfg.data.train, cfg.data.valid, cfg.data.test) if path]
+    files = file_facts(text_files(paths))
+    if (out / "study.json").exists():
+        state: StudyFile = read_json(out / "study.json", StudyState, "STUDY_DAMAGED")
+        changed = [f["file"] for f, g in zip(files, state["data"]["files"], strict=False) if f != g]
+        if changed or len(files) != len(state["data"]["files"]):
+            raise DataError(f"{', '.join(map(str, changed))}: changed since this study began.", "DATA_CHANGED")
+        write_file(out / "study.toml", to_toml(cfg).encode())
+        return state
+    watch.note("Looking for duplicates, contradictions and imbalance among the rows ...")
+    facts = data.facts()
+    if cfg.strict_leakage:
+        refuse_leaks(facts["hygiene"])
+    if not data.test:
+        raise DataError("There are no test rows to compare on. Give --test, or a test_fraction above 0.", "DATA_SMALL")
+    for warning in facts["hygiene"]["warnings"] if facts["hygiene"] else ():
+        watch.note(f"Note: {warning}")
+    state = {
+        "data": {"files": files, **facts},
+        "score": leading_score(data),
+        "environment": {**environment(), "threads": os.cpu_count()},
+    }
+    write_file(out / "study.toml", to_toml(cfg).encode())
+    _write(out, state)
+    return state
+
+
+def _write(out: Path, state: StudyFile) -> None:
+    write_file(out / "study.json", to_json(state, indent=1).encode())
+
+
+def _given(cfg: StudyConfig) -> list[BaseRun]:
+    """The bases by the names they were given under, each with the path where it was found."""
+    return [BaseRun(base, Path(base), base) if base in PRESETS else _found(base) for base in cfg.bases]
+
+
+def _found(base: str) -> BaseRun:
+    from headstart.bases.pretrained import find_base
+
+    folder = find_base(base)
+    return BaseRun(base, _run_of(folder), _shape(folder), _elsewhere(folder))
+
+
+def _refuse_untrained(cfg: StudyConfig) -> None:
+    """A preset is a shape without weights; from scratch, each run makes its tokenizer of its own training rows."""
+    presets, others = [base for base in cfg.bases if base in PRESETS], [arm for arm in cfg.trained if arm != "scratch"]
+    if presets and others:
+        raise ConfigError(
+            f"The preset '{presets[0]}' has no pretrained weights, which {', '.join(others)} would start from. Give --base "
+            "a pretrained run or model, or leave only scratch, tfidf and majority in --arms."
+        )
+
+
+def _run_of(folder: Path) -> Path:
+    """The run that a model belongs to; a model made elsewhere stands for itself."""
+    return (folder.parent if Run(folder.parent).there else folder).absolute()
+
+
+def _pretrained(out: Path, cfg: StudyConfig, watch: Watch) -> Iterator[BaseRun]:
+    """The bases that are pretrained as a step of the study: one for each objective, same text, same budget."""
+    for objective in cfg.objectives if cfg.pretrain else ():
+        from headstart.jobs.pretrain import pretrain
+
+        path = (out / "bases" / objective).absolute()
+        watch.note(f"Pretraining: {objective} ...")
+        pretrain(cfg.pretraining(objective), path, resume=Run(path).there, watch=watch)
+        name = f"{Path(cfg.pretraining(objective).base or '').name} continued".removeprefix(" continued") or str(path)
+        yield BaseRun(name, path, _shape(path / "model"), _elsewhere(path / "model"))
+
+
+def _shape(folder: Path) -> str:
+    """Equal for two models that are the same before training: shape and tokenizer."""
+    if Run(folder.parent).there:
+        config = Run.open(folder.parent).config
+        if not isinstance(config, (PretrainConfig, FinetuneConfig)):
+            raise ModelError(f"{folder.parent} holds {kind_of(config).noun}, which is no base of a classifier.")
+        shape, tokenizer = config.model, (folder / "tokenizer.json").read_bytes()
+    else:
+        from headstart.bases.pretrained import read_shape
+
+        shape, made = read_shape(folder)
+        tokenizer = made.to_json().encode()
+    return hashlib.sha256(tokenizer + shape.model_dump_json().encode()).hexdigest()
+
+
+def _elsewhere(folder: Path) -> bool:
+    return not Run(folder.parent).there or isinstance(
+        getattr(Run(folder.parent).config, "model", None), HuggingFaceConfig
+    )
+
+
+def _note_bases(state: StudyFile, bases: Sequence[BaseRun]) -> None:
+    """Keep the weights' checksums; a base that was trained anew would make the cells incomparable."""
+    before = {facts["path"]: facts for facts in state.get("bases", {}).values()}
+    state["bases"] = {}
+    for base in bases:
+        if base.shape in PRESETS:  # without weights to keep
+            state["bases"][base.name] = {"path": str(base.path), "shape": base.shape, "elsewhere": False, "sha256": ""}
+            continue
+        folder = base.path / "model" if Run(base.path).there else base.path
+        files = sorted(f for f in folder.rglob("*") if f.suffix in WEIGHTS) if folder.is_dir() else [folder]
+        now = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+        facts: BaseFacts = {"path": str(base.path), "shape": base.shape, "elsewhere": base.elsewhere, "sha256": now}
+        state["bases"][base.name] = facts
+        if before.get(str(base.path), facts)["sha256"] != now:
+            raise ConfigError(f"The base {base.path} has changed since this study began. Begin a new study.")

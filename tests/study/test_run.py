@@ -1,0 +1,85 @@
+"""The engine of every study: what is missing is run, a failure is remembered with its exit code, a stop is passed on."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from headstart.errors import BusyError, DivergedError, Stopped
+from headstart.runs.lock import lock_folder
+from headstart.runs.watch import Watch
+from headstart.study.run import Cells, Outcome, Planned, study_folder
+
+FAULTS: dict[str, tuple[BaseException, int, str]] = {
+    "diverged": (DivergedError("The loss is not finite."), 7, "The loss is not finite."),
+    "memory": (MemoryError(), 6, "out of memory"),
+    "bug": (KeyError("key"), 1, "KeyError: 'key'. Details: "),
+}
+
+
+def finish(path: Path) -> None:
+    path.mkdir(parents=True)
+    (path / "result.json").write_text("{}")
+
+
+def fail(error: BaseException, path: Path) -> None:
+    raise error
+
+
+class Told(Watch):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.reached: list[tuple[int, str]] = []
+        self.total = -1
+
+    def start(self, title: str, total: int, done: int = 0) -> None:
+        self.total = total
+
+    def reach(self, done: int, state: str, left: float | None = None) -> None:
+        self.reached.append((done, state))
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_only_what_is_missing_is_run_under_one_bar(jobs: int, tmp_path: Path) -> None:
+    finish(tmp_path / "cells" / "a")
+    before, told = (tmp_path / "cells" / "a" / "result.json").stat().st_mtime_ns, Told()
+    planned = [Planned(name, finish) for name in "abc"]
+    with Cells(tmp_path, planned, jobs, told) as cells:
+        cells.run(planned[:2])
+        cells.run(planned)
+    assert cells.failures == []
+    assert sorted(p.parent.name for p in tmp_path.glob("cells/*/result.json")) == ["a", "b", "c"]
+    assert (tmp_path / "cells" / "a" / "result.json").stat().st_mtime_ns == before
+    assert (told.total, told.reached) == (2, [(0, ""), (1, "b"), (2, "c")])
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_failure_is_remembered_and_the_others_go_on(fault: str, tmp_path: Path) -> None:
+    error, code, message = FAULTS[fault]
+    planned, told = [Planned("bad", partial(fail, error)), Planned("good", finish)], Told()
+    with Cells(tmp_path, planned, 1, told) as cells:
+        cells.run(planned)
+    (failure,) = cells.failures
+    assert (failure.cell, failure.exit) == ("bad", code)
+    assert failure.message.startswith(message)
+    assert told.notes == [f"bad failed (exit code {code}): {failure.message}"]
+    assert (tmp_path / "cells" / "good" / "result.json").exists()
+    assert Outcome("good").exit == 0
+
+
+def test_a_stop_names_the_folder_and_the_way_to_go_on(tmp_path: Path) -> None:
+    stop = Planned("a", partial(fail, Stopped("at step 3 of 9", 15)))
+    with pytest.raises(Stopped) as stopped, study_folder(tmp_path), Cells(tmp_path, [stop], 1, Watch()) as cells:
+        cells.run([stop])
+    assert str(stopped.value).endswith(f"saved in {tmp_path}. The same command or call goes on there.")
+    assert stopped.value.exit_code == 143
+
+
+def test_one_process_at_a_time_writes_into_a_study(tmp_path: Path) -> None:
+    with lock_folder(tmp_path), pytest.raises(BusyError), study_folder(tmp_path):
+        pass
