@@ -159,7 +159,11 @@ def job_config(
 
     if resume and file:
         raise UserError("A resumed run keeps its own settings. Leave out --config.")
-    nested = nested_settings(given, settings, file_settings(kind, file) if file else None)
+    stored = file_settings(kind, file) if file else {}
+    named = nested_settings(given, settings)
+    if has(named, "epochs") and isinstance(stored.get("train"), dict):
+        stored["train"].pop("steps", None)  # how long is said anew
+    nested = nested_settings(given, settings, stored)
     if resume:
         asked = Run(Path(out)).asked(kind).model_dump()
         return parse(kind, merge(asked, nested), "the settings", FLAGS)
