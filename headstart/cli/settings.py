@@ -9,68 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headstart.config import JobConfig
 
-# The flag that gives a setting. Messages name it, and a test holds what --help says of it against config.py.
-FLAGS = {
-    "objective": "--objective",
-    "teacher": "--teacher",
-    "start": "--start",
-    "vectors": "--vectors",
-    "samples": "--sample",
-    "base": "--base",
-    "allow_pickle": "--allow-pickle",
-    "init": "--init",
-    "scope": "--train",
-    "pool": "--pool",
-    "long": "--long",
-    "epochs": "--epochs",
-    "class_weights": "--class-weights",
-    "strict_leakage": "--strict-leakage",
-    "data.paths": "CORPUS",
-    "data.unit": "--unit",
-    "data.train": "DATA",
-    "data.valid": "--valid",
-    "data.test": "--test",
-    "data.labels": "--labels",
-    "data.text_column": "--text-column",
-    "data.label_column": "--label-column",
-    "data.skip_blank": "--skip-blank",
-    "data.clean_labels": "--clean-labels",
-    "data.any_labels": "--any-labels",
-    "split": "--split",
-    "data.pairs": "PAIRS",
-    "beam": "--beam",
-    "data.source_column": "--source-column",
-    "data.target_column": "--target-column",
-    "data.hold_out": "--hold-out",
-    "source.kind": "--level",
-    "target.kind": "--target-level",
-    "model.kind": "--model",
-    "model.hidden": "--hidden",
-    "text": "--text",
-    "image": "--image",
-    "data.images": "--images",
-    "data.file_column": "--file-column",
-    "data.caption_column": "--caption-column",
-    "data.group_column": "--group-column",
-    "data.strict": "--strict",
-    "data.encoding": "--encoding",
-    "data.on_bad_bytes": "--on-bad-bytes",
-    "data.strip_nul": "--strip-nul",
-    "data.max_line_bytes": "--max-line-bytes",
-    "tokenizer.kind": "--tokenizer",
-    "tokenizer.vocab": "--vocab",
-    "model.preset": "--preset",
-    "model.size": "--size",
-    "model.context": "--context",
-    "context": "--context",
-    "train.steps": "--steps",
-    "train.batch_size": "--batch-size",
-    "train.lr": "--lr",
-    "train.seed": "--seed",
-    "train.device": "--device",
-    "train.threads": "--threads",
-}
-
 
 def nested_settings(
     given: dict[str, Any], settings: list[str] | None, from_file: dict[str, Any] | None = None
@@ -101,6 +39,10 @@ def placed(path: str) -> str:
     from headstart.hub.packs import located
 
     return str(Path(located(path)).absolute())
+
+
+def each_placed(paths: list[str]) -> tuple[str, ...]:
+    return tuple(map(placed, paths))
 
 
 def placed_base(base: str) -> str:
