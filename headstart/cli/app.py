@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
-from headstart.cli.complete import runs
-from headstart.cli.flags import GROUPS, Given, flags_of, option
+from headstart.cli.flags import Flag, Given, flags_of, option
 from headstart.cli.settings import nested_settings
 from headstart.cli.terminal import guarded
 from headstart.cli.usage import Application
@@ -18,7 +17,7 @@ from headstart.cli.usage import Application
 if TYPE_CHECKING:
     from headstart.text.files import Reading
 
-F = TypeVar("F", bound=Callable[..., None])
+Answer = Callable[[Given], None]
 PURPOSE = "Measure whether pretraining helps on your text, and get the model."
 app = Application(help=PURPOSE)
 
@@ -46,40 +45,29 @@ def group(name: str, purpose: str, **how: Any) -> Application:
     return made
 
 
-def verb(joined: Application, name: str) -> Callable[[F], F]:
-    """A function becomes a verb: with its own parameters, and the flags of the table, which it gets as `given`."""
+def verb(joined: Application, name: str) -> Callable[[Answer], Answer]:
+    """A function becomes a verb, with the arguments and flags that the table has for it."""
 
-    def join(function: F) -> F:
-        own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "given"]
-        flags = list(flags_of(name))
-        kind = inspect.Parameter.KEYWORD_ONLY  # whatever has no default may stand after what has one
-        shared = [
-            inspect.Parameter(
-                flag.key, kind, default=False if flag.kind is bool else flag.default, annotation=Annotated[flag.type, flag.option(group)]
-            )
-            for flag, group in flags
-        ]  # fmt: skip
+    def join(function: Answer) -> Answer:
+        flags = sorted(flags_of(name), key=lambda row: row[0].name.startswith("-"))
+        parameters = [_parameter(flag, group) for flag, group in flags]
 
         def run(**values: Any) -> None:
-            given = Given(name, {flag.name: values.pop(flag.key) for flag, _ in flags})
-            function(**values, given=given)
+            function(Given(name, {flag.name: values[flag.key] for flag, _ in flags}))
 
-        ordered = sorted([*(p.replace(kind=kind) for p in own), *shared], key=_place)
         run.__name__, run.__doc__ = function.__name__, function.__doc__
-        run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
-        run.__annotations__ = {p.name: p.annotation for p in ordered}
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
         joined.command(name.split()[-1])(guarded(run))
         return function
 
     return join
 
 
-def _place(parameter: inspect.Parameter) -> int:
-    """Arguments first, then the verb's own flags, then group by group."""
-    (info,) = parameter.annotation.__metadata__
-    if isinstance(info, typer.models.ArgumentInfo):
-        return 0
-    return 2 + list(GROUPS).index(info.rich_help_panel) if info.rich_help_panel else 1
+def _parameter(flag: Flag, group: str) -> inspect.Parameter:
+    default = inspect.Parameter.empty if flag.required else False if flag.kind is bool else flag.default
+    annotation: Any = Annotated[flag.type, flag.option(group)]
+    return inspect.Parameter(flag.key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 # Flags of the table for verbs with a signature of their own.
@@ -87,6 +75,9 @@ Json = Annotated[bool, option("--json")]
 Quiet = Annotated[bool, option("--quiet")]
 Debug = Annotated[bool, option("--debug")]
 NoVerify = Annotated[bool, option("--no-verify")]
+DryRun = Annotated[bool, option("--dry-run")]
+Config = Annotated[str | None, option("--config")]
+Seed = Annotated[int | None, option("--seed", "pretrain")]
 Device = Annotated[str | None, option("--device")]
 Threads = Annotated[int | None, option("--threads")]
 Set = Annotated[list[str] | None, option("--set")]
@@ -106,41 +97,19 @@ SkipBlank = Annotated[bool, option("--skip-blank")]
 CleanLabels = Annotated[bool, option("--clean-labels")]
 AnyLabels = Annotated[bool, option("--any-labels")]
 Batch = Annotated[int | None, option("--batch-size", "finetune")]
-Context = Annotated[int | None, option("--context")]
+Context = Annotated[int | None, option("--context", "pretrain")]
 Size = Annotated[str | None, option("--size")]
-Vocab = Annotated[int | None, option("--vocab")]
-RunArgument = Annotated[str, Argument(metavar="RUN", help="A finished run directory.", autocompletion=runs)]
+Vocab = Annotated[int | None, option("--vocab", "pretrain")]
 
 
-def reading_settings(
-    encoding: str | None, on_bad_bytes: str | None, strip_nul: bool, max_line_bytes: int | None
-) -> dict[str, Any]:
-    return {
-        "data.encoding": encoding,
-        "data.on_bad_bytes": on_bad_bytes,
-        "data.strip_nul": strip_nul or None,
-        "data.max_line_bytes": max_line_bytes,
-    }
+def _settings(*names: str) -> Callable[..., dict[str, Any]]:
+    """The settings of these names out of the values of their flags, in this order."""
+    return lambda *values: {name: None if value is False else value for name, value in zip(names, values, strict=False)}
 
 
-def row_settings(skip_blank: bool, clean_labels: bool, any_labels: bool = False) -> dict[str, Any]:
-    return {
-        "data.skip_blank": skip_blank or None,
-        "data.clean_labels": clean_labels or None,
-        "data.any_labels": any_labels or None,
-    }
-
-
-def training_settings(
-    batch_size: int | None, lr: float | None, seed: int | None, device: str | None, threads: int | None
-) -> dict[str, Any]:
-    return {
-        "train.batch_size": batch_size,
-        "train.lr": lr,
-        "train.seed": seed,
-        "train.device": device,
-        "train.threads": threads,
-    }
+reading_settings = _settings("data.encoding", "data.on_bad_bytes", "data.strip_nul", "data.max_line_bytes")
+row_settings = _settings("data.skip_blank", "data.clean_labels", "data.any_labels")
+training_settings = _settings("train.batch_size", "train.lr", "train.seed", "train.device", "train.threads")
 
 
 def reading_of(given: Given) -> Reading:

@@ -6,12 +6,9 @@ import os
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Any
-
-from typer import Argument, Option
+from typing import Any
 
 from headstart.cli.app import group, reading_of, verb
-from headstart.cli.complete import packs
 from headstart.cli.flags import Given
 from headstart.cli.terminal import show, show_json, show_notes, show_table
 from headstart.quantities import counted
@@ -22,16 +19,7 @@ KNOWN_PARTS = {"train": r"train", "valid": r"valid|dev|val(?![a-z])", "test": r"
 
 
 @verb(data, "data check")
-def check(
-    files: Annotated[list[str], Argument(help="Tables or texts: one, or the parts of a split.", show_default=False)],
-    given: Given,
-    unit: Annotated[str, Option(help="For plain text: line, sentence or document.")] = "line",
-    tokenizer: Annotated[
-        str | None, Option(help="Count tokens too, by this kind, tokenizer.json, .model or run.")
-    ] = None,
-    context: Annotated[int | None, Option(help="With --tokenizer: count the rows that have more tokens.")] = None,
-    plot: Annotated[Path | None, Option(help="Draw labels, lengths and overlaps to this file.")] = None,
-) -> None:
+def check(given: Given) -> None:
     """Look for duplicates and contradictions in FILES. Reports rows, labels, lengths and leaks across the parts."""
     from headstart.config import TokenizerConfig
     from headstart.hub.packs import located
@@ -39,12 +27,10 @@ def check(
     from headstart.text.read import read_examples, unlabelled
     from headstart.text.tokenizer import tokenizer_for
 
-    paths = named_parts([located(file) for file in files])
+    paths = named_parts([located(file) for file in given["FILES"]])
     reading, text_column, label_column = reading_of(given), given["--text-column"], given["--label-column"]
-    parts = {
-        name: read_examples(path, unit, text_column, label_column, reading)  # type: ignore[arg-type]
-        for name, path in paths.items()
-    }
+    unit, tokenizer, context = given["--unit"], given["--tokenizer"], given["--context"]
+    parts = {name: read_examples(path, unit, text_column, label_column, reading) for name, path in paths.items()}
     show_notes(reading.notes())
     report = hygiene.check(parts)
     report["reading"] = reading.facts()
@@ -56,10 +42,10 @@ def check(
             report["splits"][name] |= hygiene.token_facts(examples, made, context)
     report["warnings"] += hygiene.advice(report, context)
     report["warnings"] += filter(None, (unlabelled(path, label_column, reading) for path in paths.values()))
-    if plot:
+    if given["--plot"]:
         from headstart.study.plots import plot_data
 
-        plot_data(report, plot)
+        plot_data(report, given["--plot"])
     if given["--json"]:
         show_json(report)
         return
@@ -91,13 +77,11 @@ def list_packs(given: Given) -> None:
 
 
 @verb(data, "data get")
-def get(
-    name: Annotated[str, Argument(help="A name from `headstart data list`.", autocompletion=packs)],
-    given: Given,
-) -> None:
+def get(given: Given) -> None:
     """Fetch a public data set or model and print where it is."""
     from headstart.hub.packs import get_pack
 
+    name = given["NAME"]
     path = get_pack(name)
     from headstart.hub.pack_contents import PACKS
 
@@ -111,43 +95,27 @@ def get(
 
 
 @verb(data, "data table")
-def table(
-    texts: Annotated[
-        str,
-        Argument(metavar="TEXTS", help="A text, one per line; a table; a .tar.gz of text files.", show_default=False),
-    ],
-    given: Given,
-    labels: Annotated[
-        str | None, Argument(metavar="LABELS", help="The labels of TEXTS, one per line.", show_default=False)
-    ] = None,
-    out: Annotated[str, Option(help="The .csv file to write.")] = "rows.csv",
-    first: Annotated[int | None, Option(min=1, help="Only the first N rows. [default: all]")] = None,
-    draw: Annotated[int | None, Option(min=1, help="N random rows, the same ones each time. [default: all]")] = None,
-    pieces: Annotated[bool, Option("--pieces", help="TEXTS were cut by SentencePiece: join the pieces.")] = False,
-    escape_formulas: Annotated[
-        bool, Option("--escape-formulas", help="Put ' before cells that a spreadsheet would compute: = + - @.")
-    ] = False,
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace the file if it is there.")] = False,
-) -> None:
+def table(given: Given) -> None:
     """Write one table of texts and labels. From two files that go line by line, an archive, or a longer table."""
     from headstart.errors import UserError
     from headstart.hub.packs import located
     from headstart.text.read import Example
     from headstart.text.rows import as_csv, drawn, escaped, joined, read_rows
 
-    sources = [Path(located(path)) for path in (texts, labels) if path]
+    out, draw = given["--out"], given["--draw"]
+    sources = [Path(located(path)) for path in (given["TEXTS"], given["LABELS"]) if path]
     if any(Path(out).absolute() == source.absolute() for source in sources) or not out.endswith(".csv"):
         raise UserError(f"--out takes another .csv file to write, not '{out}'.")
     reading, columns = reading_of(given), (given["--text-column"], given["--label-column"])
-    rows = read_rows(sources[0], sources[1] if labels else None, *columns, reading)[:first]
+    rows = read_rows(sources[0], sources[1] if given["LABELS"] else None, *columns, reading)[: given["--first"]]
     show_notes(reading.notes())
     rows = drawn(rows, draw) if draw else rows
-    rows = [Example(joined(row.text), row.label) for row in rows] if pieces else rows
+    rows = [Example(joined(row.text), row.label) for row in rows] if given["--pieces"] else rows
     changed = {}
-    if escape_formulas:
+    if given["--escape-formulas"]:
         before, rows = rows, [Example(escaped(row.text), escaped(row.label)) for row in rows]
         changed["escaped"] = sum((a.text != b.text) + (a.label != b.label) for a, b in zip(before, rows, strict=True))
-    _write(out, as_csv(rows).encode(), overwrite)
+    _write(out, as_csv(rows).encode(), given["--overwrite"])
     counts = dict(sorted(Counter(row.label for row in rows if row.label).items()))
     if given["--json"]:
         show_json({"file": out, "rows": len(rows), "labels": counts, **changed})

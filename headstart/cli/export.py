@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from typer import Option
-
-from headstart.cli.app import RunArgument, app, verb
+from headstart.cli.app import app, verb
 from headstart.cli.flags import Given
 from headstart.cli.terminal import accuracy_line, show, show_json
 from headstart.quantities import data_size
 
 
 @verb(app, "export")
-def export(
-    run: RunArgument,
-    given: Given,
-    to: Annotated[str, Option(help="hf (a folder for transformers) or onnx (a file for onnxruntime).")] = "hf",
-    out: Annotated[str, Option(help="The folder, or the .onnx file, to make.")] = "exported",
-    int8: Annotated[
-        str | None, Option(help="For onnx: also write it with 8-bit matrices, and score both on these labelled rows.")
-    ] = None,
-) -> None:
+def export(given: Given) -> None:
     """Write the model in RUN for use without Headstart. Checks that it gives the same logits."""
     from headstart.errors import UserError, did_you_mean
     from headstart.hub.packs import located
 
+    run, to, out, int8 = given["RUN"], given["--to"], given["--out"], given["--int8"]
     if to not in ("hf", "onnx"):
         raise UserError(f"--to takes hf or onnx, not '{to}'.{did_you_mean(to, ('hf', 'onnx'))}")
     if int8 and to != "onnx":

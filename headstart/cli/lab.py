@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
-
-from typer import Argument, Option
+from typing import Any
 
 from headstart.cli.app import group, verb
 from headstart.cli.flags import Given
@@ -51,26 +49,16 @@ def list_labs(given: Given) -> None:
 
 
 @verb(lab, "lab run")
-def run(
-    name: Annotated[str, Argument(help="A lab of `headstart lab list`, or a .toml file.", show_default=False)],
-    given: Given,
-    data: Annotated[Path | None, Option(help="Folder with the files that the lab names.")] = None,
-    out: Annotated[
-        Path | None, Option(help="The lab's folder; an interrupted lab goes on there. [default: runs/labs/NAME]")
-    ] = None,
-    quick: Annotated[bool, Option("--quick", help="One to three minutes, from packs: to see how it goes.")] = False,
-    sheet: Annotated[
-        bool, Option("--sheet", help="Leave the answers blank: sheet.html instead of report.html.")
-    ] = False,
-) -> None:
+def run(given: Given) -> None:
     """Run a lab and write its page. `headstart lab NAME` is the same."""
     from headstart.labs.lab import open_lab
     from headstart.labs.page import write_page
     from headstart.labs.results import gather_lab, shown, spread
     from headstart.labs.run import run_steps
 
+    name, data, quick, sheet = given["NAME"], given["--data"], given["--quick"], given["--sheet"]
     stem, wanted = open_lab(name)
-    folder = (out or Path("runs/labs") / f"{stem}{'-quick' if quick else ''}").absolute()
+    folder = (given["--out"] or Path("runs/labs") / f"{stem}{'-quick' if quick else ''}").absolute()
     run_steps(name, wanted, folder, data.absolute() if data else None, quick, Bar(given["--quiet"]))
     results = gather_lab(name, wanted, folder)
     page = write_page(results, folder, sheet)
@@ -91,17 +79,12 @@ def run(
 
 
 @verb(lab, "lab table")
-def table(
-    folders: Annotated[
-        list[Path], Argument(metavar="DIR...", help="Folders of labs that were run.", show_default=False)
-    ],
-    given: Given,
-) -> None:
+def table(given: Given) -> None:
     """Put the figures of several labs into one page of Markdown."""
     from headstart.labs.folder import read_lab
     from headstart.labs.results import markdown
 
-    labs = [read_lab(folder) for folder in folders]
+    labs = [read_lab(folder) for folder in given["DIR..."]]
     if given["--json"]:
         show_json(
             [{"lab": found["lab"], "quick": found["quick"], **figure} for found in labs for figure in found["figures"]]

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from typer import Argument, Option
-
-from headstart.cli.app import RunArgument, app, reading_of, verb
+from headstart.cli.app import app, reading_of, verb
 from headstart.cli.flags import Given
 from headstart.cli.settings import nested_settings
 from headstart.cli.summary import perplexity
-from headstart.cli.terminal import accuracy_line, share, show, show_json, show_notes, show_table
-from headstart.cli.usage import ends
+from headstart.cli.terminal import accuracy_line, share, show, show_json, show_notes, show_table, write_drawings
 from headstart.show.table import label
 
 if TYPE_CHECKING:
@@ -21,28 +17,16 @@ if TYPE_CHECKING:
 
 
 @verb(app, "generate")
-def generate(
-    run: RunArgument,
-    given: Given,
-    prompt: Annotated[str, Argument(help="The text to continue.", show_default=False)] = "",
-    tokens: Annotated[int, Option(min=1, help="Maximum tokens to generate.")] = 40,
-    temperature: Annotated[
-        float, Option(min=0.0, help="0 takes the most probable token; 1 samples from the model's distribution.")
-    ] = 0.0,
-    top_k: Annotated[int, Option(min=0, help="Sample among the K most probable tokens; 0 = all.")] = 0,
-    top_p: Annotated[
-        float, Option(min=0.0, max=1.0, help="Sample among the tokens that hold this much probability.")
-    ] = 1.0,
-    seed: Annotated[int, Option(min=0, help="Seed of the sampling.")] = 0,
-    top: Annotated[int, Option(min=0, help="Show the K most probable tokens at each place.")] = 0,
-    plot: Annotated[Path | None, Option(help="Draw the table of tokens and probabilities to this file.")] = None,
-) -> None:
+def generate(given: Given) -> None:
     """Continue PROMPT with the language model in RUN. Shows how sure it was of each token."""
     from headstart.models.decode import Sampling
     from headstart.use.language import LanguageModel
 
-    how = Sampling(temperature, top_k, top_p, seed)
-    result = LanguageModel.load(run).generate(prompt, tokens, how, max(top, 6 if plot else 0))
+    how = Sampling(given["--temperature"], given["--top-k"], given["--top-p"], given["--seed"])
+    top, plot = given["--top"], given["--plot"]
+    result = LanguageModel.load(given["RUN"]).generate(
+        given["PROMPT"], given["--tokens"], how, max(top, 6 if plot else 0)
+    )
     if plot:
         from headstart.study.plots import plot_tokens
 
@@ -66,36 +50,26 @@ def generate(
 
 
 @verb(app, "predict")
-def predict(
-    run: RunArgument,
-    given: Given,
-    texts: Annotated[list[str] | None, Argument(metavar="TEXT...", help="Texts to label.", show_default=False)] = None,
-    file: Annotated[str | None, Option(help="Texts to label: one per line, or a table.")] = None,
-    also: Annotated[
-        list[str] | None, Option(help="Another run, or .onnx file, to compare; may be given several times.")
-    ] = None,
-) -> None:
+def predict(given: Given) -> None:
     """Label each TEXT with the classifier in RUN. Or with several, side by side."""
     from headstart.errors import DataError, UserError
     from headstart.hub.packs import located
     from headstart.text.read import read_lines
 
-    asked = list(texts or [])
-    reading = reading_of(given)
-    if file:
-        asked += read_lines(located(file), given["--text-column"], reading)
+    run, texts, also, reading = given["RUN"], given["TEXT..."] or [], given["--also"] or [], reading_of(given)
+    asked = list(texts)
+    if given["--file"]:
+        asked += read_lines(located(given["--file"]), given["--text-column"], reading)
     show_notes(reading.notes())
     if not asked:
         raise UserError(f"Nothing to label: '{run}' is taken for the run. Give the run first, then texts or --file.")
-    if any(not text.strip() for text in texts or []):
+    if any(not text.strip() for text in texts):
         raise DataError("A text to label is blank.", "DATA_BLANK")
-    said = {name: _classifier(name).predict(asked) for name in [run, *(also or [])]}
+    said = {name: _classifier(name).predict(asked) for name in [run, *also]}
     if given["--json"]:
         records = said[run]
         for i, record in enumerate(records if also else []):
-            record["also"] = {
-                name: {key: said[name][i][key] for key in ("label", "probabilities")} for name in also or []
-            }
+            record["also"] = {name: {key: said[name][i][key] for key in ("label", "probabilities")} for name in also}
         show_json(records)
         return
     for several in zip(*said.values(), strict=True):
@@ -119,28 +93,20 @@ def _ranked(probabilities: dict[str, float]) -> str:
 
 
 @verb(app, "evaluate")
-def evaluate(
-    run: RunArgument,
-    data: Annotated[
-        list[str], Argument(help="Labelled rows for a classifier, text for a language model.", show_default=False)
-    ],
-    given: Given,
-    unit: Annotated[
-        str | None, Option(help="For text: line, sentence or document; as in training if not given.")
-    ] = None,
-) -> None:
+def evaluate(given: Given) -> None:
     """Score the model in RUN on DATA, with intervals."""
     from headstart.config import PretrainConfig
     from headstart.errors import UserError
     from headstart.hub.packs import located
     from headstart.runs.run import Run
 
-    reading, text_column = reading_of(given), given["--text-column"]
+    run, data, reading, text_column = given["RUN"], given["DATA"], reading_of(given), given["--text-column"]
     of_text = isinstance(Run.open(run).config, PretrainConfig)
     if of_text:
         from headstart.use.language import LanguageModel
 
-        scores = LanguageModel.load(run).evaluate([located(path) for path in data], unit, text_column, reading)
+        files = [located(path) for path in data]
+        scores = LanguageModel.load(run).evaluate(files, given["--unit"], text_column, reading)
     elif len(data) != 1:
         raise UserError("A classifier is scored on one file or folder of labelled rows.")
     else:
@@ -170,36 +136,18 @@ def _show_classes(scores: dict[str, Any]) -> None:
 
 
 @verb(app, "params")
-def params(
-    target: Annotated[
-        str,
-        Argument(
-            metavar="RUN|PRESET", help="A run; gpt, bert or classic; or a model of translate train.", show_default=False
-        ),
-    ],
-    given: Given,
-    vocab: Annotated[int | None, Option(help="For a preset: entries of its vocabulary.")] = None,
-    head: Annotated[str, Option(help="For a preset: lm or classify.")] = "lm",
-    labels: Annotated[int, Option(min=2, help="For --head classify: how many.")] = 2,
-    hidden: Annotated[int | None, Option(help="For a model of translate train: its width. [default: 64]")] = None,
-    tree: Annotated[bool, Option("--tree", help="As a tree, each module with the sum of what is inside.")] = False,
-    html: Annotated[
-        Path | None, Option(help="Write a page with the treemap to this file.", callback=ends(".html", ".htm"))
-    ] = None,
-    png: Annotated[Path | None, Option(help="Draw the treemap to this file.", callback=ends(".png"))] = None,
-    svg: Annotated[Path | None, Option(help="Draw the treemap to this file.", callback=ends(".svg"))] = None,
-) -> None:
+def params(given: Given) -> None:
     """Show where the parameters are. Each number has the product behind it."""
     from headstart.errors import ConfigError, UserError, did_you_mean
     from headstart.shapes import PRESETS, TRANSLATORS
 
+    target, head, labels = given["RUN|PRESET"], given["--head"], given["--labels"]
     if head not in ("lm", "classify"):
         raise UserError(f"--head takes lm or classify, not '{head}'.{did_you_mean(head, ('lm', 'classify'))}")
-    if target in (*PRESETS, *TRANSLATORS):
-        own = {"model.preset": target} if target in PRESETS else {"model.kind": target, "model.hidden": hidden}
-        nested = nested_settings({**own, "model.vocab": vocab, **given.settings()}, given["--set"])
-        if nested.keys() - {"model"}:
-            raise ConfigError(f"params knows only settings of the model, not {', '.join(nested.keys() - {'model'})}.")
+    own = {"model.preset": target} if target in PRESETS else {"model.kind": target, "model.hidden": given["--hidden"]}
+    nested = nested_settings({**own, "model.vocab": given["--vocab"], **given.settings()}, given["--set"])
+    if target in (*PRESETS, *TRANSLATORS) and nested.keys() - {"model"}:
+        raise ConfigError(f"params knows only settings of the model, not {', '.join(nested.keys() - {'model'})}.")
     if target in PRESETS:
         from headstart.use.preset_parameters import preset_parameters  # loads no torch
 
@@ -208,15 +156,8 @@ def params(
         from headstart.use.params import run_parameters, translator_parameters
 
         result = translator_parameters(nested["model"]) if target in TRANSLATORS else run_parameters(target)
-    from headstart.runs.disk import write_file
-
-    if html:
-        write_file(html, result.html().encode())
-    if png:
-        write_file(png, result.picture().png())
-    if svg:
-        write_file(svg, result.picture().svg().encode())
+    write_drawings(given.values, result.html, result.picture)
     if given["--json"]:
         show_json(result.data())
         return
-    show(result.tree() if tree else str(result))
+    show(result.tree() if given["--tree"] else str(result))

@@ -14,7 +14,6 @@ from headstart.cli.app import (
     Json,
     NoVerify,
     Quiet,
-    RunArgument,
     Set,
     Threads,
     app,
@@ -28,7 +27,6 @@ from headstart.cli.learn import train as train_job
 from headstart.cli.settings import nested_settings, placed
 from headstart.cli.summary import show_recalls, show_too_few
 from headstart.cli.terminal import Bar, accuracy_line, guarded, show, show_json, show_notes, show_table
-from headstart.cli.usage import ends
 from headstart.errors import UserError
 from headstart.quantities import counted
 
@@ -37,49 +35,22 @@ MOST_DRAWN = 200  # images on one sheet; it is drawn in seconds, and no side is 
 match = group("match", "Captions and images: train, score and classify.")
 
 Images = Annotated[str | None, option("--images")]
-Folder = Annotated[
-    str, Argument(metavar="IMAGES", help="A folder of .png, .jpg and .webp files, or a pack.", show_default=False)
-]
 
 
 @verb(app, "search")
-def search(
-    images: Folder,
-    captions: Annotated[list[str], Argument(metavar="CAPTION...", help="What to look for.", show_default=False)],
-    given: Given,
-    model: Annotated[
-        str | None,
-        Option(
-            help="A run of match train, a folder with a CLIP model, hf:NAME. [default: the newest such run in runs/; "
-            "where there is none, and for the pack emoji, one trained on emoji]",
-            autocompletion=runs,
-        ),
-    ] = None,
-    top: Annotated[int, Option(min=1, help="Images to show for each caption.")] = 10,
-    target: Annotated[
-        str | None,
-        Option(
-            help="The wanted image, by file or caption: reports its rank for each caption, and the effect of each word."
-        ),
-    ] = None,
-    png: Annotated[
-        Path | None, Option(help="Draw a contact sheet to this file, of 200 images at most.", callback=ends(".png"))
-    ] = None,
-    html: Annotated[
-        Path | None, Option(help="Write a contact sheet as one page to this file.", callback=ends(".html", ".htm"))
-    ] = None,
-) -> None:
+def search(given: Given) -> None:
     """Find the IMAGES that fit each CAPTION best."""
     from headstart.images.read import bad_notes
     from headstart.use.search import ImageFolder, ImageSearch, check_captions, usual_model
 
+    captions, png, html, top = given["CAPTION..."], given["--png"], given["--html"], given["--top"]
     if png and len(captions) * top > MOST_DRAWN:
         raise UserError(f"--png draws at most {MOST_DRAWN} images: give a smaller --top, or write a page with --html.")
     bar = Bar(given["--quiet"])
     check_captions(captions)
-    folder = ImageFolder.open(images, bar)
-    wanted = folder.file(target) if target else ""
-    name = model or usual_model(folder.path, bar)
+    folder = ImageFolder.open(given["IMAGES"], bar)
+    wanted = folder.file(given["--target"]) if given["--target"] else ""
+    name = given["--model"] or usual_model(folder.path, bar)
     found = ImageSearch.within(folder, name, given["--strict"], bar)
     _note(given, bad_notes(found.bad))
     edits = found.edits(wanted, captions) if wanted else None
@@ -190,11 +161,7 @@ def _between(interval: list[float] | None) -> str:
 
 
 @verb(match, "match evaluate")
-def evaluate(
-    run: RunArgument,
-    pairs: Annotated[str, Argument(metavar="PAIRS", help="A table of captions, or a pack.", show_default=False)],
-    given: Given,
-) -> None:
+def evaluate(given: Given) -> None:
     """Score the matcher in RUN on PAIRS: recall both ways, with intervals, beside what guessing would score."""
     from headstart.config import CaptionsConfig
     from headstart.images.captions import blank_notes
@@ -202,9 +169,9 @@ def evaluate(
     from headstart.schema import parse
     from headstart.use.match import evaluate as scores_on
 
-    settings = {**given.settings(), "data.pairs": placed(pairs)}
+    settings = {**given.settings(), "data.pairs": placed(given["PAIRS"])}
     data = parse(CaptionsConfig, nested_settings(settings, None)["data"])
-    scores = scores_on(run, data, Bar(given["--quiet"]))
+    scores = scores_on(given["RUN"], data, Bar(given["--quiet"]))
     _note(given, [*bad_notes(scores["bad_images"]), *blank_notes(scores["blank_rows"])])
     if given["--json"]:
         show_json(scores)
@@ -214,23 +181,15 @@ def evaluate(
 
 
 @verb(match, "match classify")
-def classify(
-    run: RunArgument,
-    images: Folder,
-    given: Given,
-    labels: Annotated[str, Option(help="Names of the labels, with commas. [default: names of the sub-folders]")] = "",
-    template: Annotated[
-        list[str] | None,
-        Option(help="A caption with {} for the label; several are averaged. [default: a photo of a {}, and two more]"),
-    ] = None,
-) -> None:
+def classify(given: Given) -> None:
     """Label IMAGES with the matcher in RUN, by the names of the labels alone."""
     from headstart.images.read import bad_notes
     from headstart.use.match import TEMPLATES
     from headstart.use.match import classify as labelled
 
-    names = [name.strip() for name in labels.split(",") if name.strip()]
-    result = labelled(run, images, names, template or TEMPLATES, given["--strict"], Bar(given["--quiet"]))
+    names = [name.strip() for name in (given["--labels"] or "").split(",") if name.strip()]
+    templates = given["--template"] or TEMPLATES
+    result = labelled(given["RUN"], given["IMAGES"], names, templates, given["--strict"], Bar(given["--quiet"]))
     _note(given, bad_notes(result["bad_images"]))
     if given["--json"]:
         show_json(result)

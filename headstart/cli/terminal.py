@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO, TypeVar, cast
 
@@ -128,6 +128,18 @@ def show_notes(notes: Sequence[str]) -> None:
 def show_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
     """A plain table, columns `right` aligned to the right."""
     sys.stdout.write(table(header, rows, right) + "\n")
+
+
+def write_drawings(files: Mapping[str, Any], page: Callable[[], Any], drawing: Callable[[], Any]) -> None:
+    """Write what --html, --png and --svg ask for."""
+    from headstart.runs.disk import write_file
+
+    if files["--html"]:
+        write_file(files["--html"], page().encode())
+    if files["--png"]:
+        write_file(files["--png"], drawing().png())
+    if files["--svg"]:
+        write_file(files["--svg"], drawing().svg().encode())
 
 
 def accuracy_line(name: str, scores: dict[str, Any]) -> str:

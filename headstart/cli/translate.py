@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from headstart.cli.app import Debug, Json, Quiet, RunArgument, Set, Threads, group, reading_of, verb
+from headstart.cli.app import Debug, Json, Quiet, Set, Threads, group, reading_of, verb
 from headstart.cli.flags import Given
 from headstart.cli.learn import train as train_job
 from headstart.cli.settings import placed
 from headstart.cli.summary import show_translation_scores
 from headstart.cli.terminal import Bar, guarded, show, show_json, show_notes, show_table
-from headstart.cli.usage import ends
 from headstart.quantities import counted
 
 if TYPE_CHECKING:
@@ -29,27 +28,13 @@ def train(given: Given) -> None:
 
 
 @verb(translate, "translate apply")
-def apply(
-    run: RunArgument,
-    given: Given,
-    texts: Annotated[
-        list[str] | None, Argument(metavar="TEXT...", help="Texts to translate.", show_default=False)
-    ] = None,
-    file: Annotated[str | None, Option(help="Texts to translate: one per line.")] = None,
-    n_best: Annotated[int, Option(min=1, help="Print this many translations; the beam is at least as large.")] = 1,
-    attention: Annotated[
-        Path | None,
-        Option(
-            help="Draw the attention of each token to this .png, .svg or .html file.",
-            callback=ends(".png", ".svg", ".html", ".htm"),
-        ),
-    ] = None,
-) -> None:
+def apply(given: Given) -> None:
     """Translate each TEXT with the model in RUN."""
     from headstart.errors import UserError
     from headstart.text.read import read_lines
 
-    asked = [*(texts or []), *(read_lines(file) if file else [])]
+    run, n_best, attention = given["RUN"], given["--n-best"], given["--attention"]
+    asked = [*(given["TEXT..."] or []), *(read_lines(given["--file"]) if given["--file"] else [])]
     if not asked:
         raise UserError(
             f"Nothing to translate: '{run}' is taken for the run. Give the run first, then texts or --file."
@@ -76,24 +61,19 @@ def apply(
 
 
 @verb(translate, "translate evaluate")
-def evaluate(
-    run: RunArgument,
-    pairs: Annotated[
-        list[str], Argument(metavar="PAIRS", help="One table of pairs, or two files.", show_default=False)
-    ],
-    given: Given,
-) -> None:
+def evaluate(given: Given) -> None:
     """Score the model in RUN on PAIRS. Reports each score with its interval, and where it fails."""
     from headstart.errors import UserError
     from headstart.hub.packs import located
 
+    pairs = given["PAIRS"]
     if len(pairs) > 2:
         raise UserError(f"PAIRS are one table or two files, not {len(pairs)}.")
     split, reading = _split(given), reading_of(given)
     from headstart.use.translate import Translations
 
     columns = given["--source-column"], given["--target-column"]
-    scores = Translations.load(run).evaluate(
+    scores = Translations.load(given["RUN"]).evaluate(
         [located(path) for path in pairs], *columns, given["--beam"], reading, split, given["--length-penalty"]
     )
     show_notes(reading.notes())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
@@ -77,17 +76,6 @@ class Application(typer.Typer):
 
     def command(self, name: str | None = None, **how: Any) -> Callable[[F], F]:
         return super().command(name, **{"cls": Verb, **how})
-
-
-def ends(*suffixes: str) -> Callable[[Path | None], Path | None]:
-    """The callback of an option whose file must be called so: its content is of that kind, whatever its name."""
-
-    def check(file: Path | None) -> Path | None:
-        if file is not None and file.suffix.lower() not in suffixes:
-            raise typer.BadParameter(f"'{file}' does not end with {' or '.join(suffixes)}")
-        return file
-
-    return check
 
 
 def _sentence(error: typer.TyperException) -> str:
