@@ -63,18 +63,18 @@ def file_settings(kind: Any, file: str) -> dict[str, Any]:
         raise ConfigError(f"{file} holds the settings of headstart {settings['job']}, not of headstart {job}.")
     train = settings.get("train")
     if "job" in settings and isinstance(train, dict) and train.get("eval_every") and train.get("checkpoint_every"):
-        return _run_settings(parse(kind, settings, file), Path(file).parent)  # only a run writes all of these
+        return _run_settings(parse(kind, settings, file), Path(file))  # only a run writes all of these
     _place_data(settings.get("data"))
     _place_bases(settings)
     return settings
 
 
-def _run_settings(config: JobConfig, folder: Path) -> dict[str, Any]:
-    """What the run with this config.toml was asked for; where it lies in its folder still, with what was left open."""
+def _run_settings(config: JobConfig, file: Path) -> dict[str, Any]:
+    """What the run with this config.toml was asked for; env.json beside it knows what was left open, such as the pooling."""
     from headstart.runs.run import Run
 
-    run = Run(folder)
-    asked = run.asked(type(config)) if run.there else config
+    run = Run(file.parent)
+    asked = run.asked(type(config)) if run.there and file.name == "config.toml" else config
     return config.asked_settings(name for name in type(config).model_fields if getattr(asked, name) is None)
 
 

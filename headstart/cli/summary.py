@@ -128,6 +128,7 @@ SUMMARIES: dict[str, Callable[[dict[str, Any], Any], None]] = {
 def show_estimate(config: Any, resume: bool, as_json: bool) -> None:
     """What a run with these settings would cost."""
     from headstart.errors import UserError
+    from headstart.runs.kinds import kind_of
 
     if resume:
         raise UserError("--dry-run estimates a whole run. Leave out --resume.")
@@ -135,7 +136,7 @@ def show_estimate(config: Any, resume: bool, as_json: bool) -> None:
 
     takes = str(estimate.__annotations__["cfg"])
     if not any(name in takes for name in ("JobConfig", type(config).__name__)):
-        raise UserError(f"--dry-run cannot estimate headstart {config.job} yet.")
+        raise UserError(f"--dry-run cannot estimate headstart {kind_of(config).verb} yet. Leave it out.")
     cost = estimate(config)
     if as_json:
         show_json(cost)
