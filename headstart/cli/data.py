@@ -27,7 +27,7 @@ def check(given: Given) -> None:
     from headstart.text.read import read_examples, unlabelled
     from headstart.text.tokenizer import tokenizer_for
 
-    paths = named_parts([located(file) for file in given["FILES"]])
+    paths = named_parts([located(file) for file in given["files"]])
     reading, text_column, label_column = reading_of(given), given["--text-column"], given["--label-column"]
     unit, tokenizer, context = given["--unit"], given["--tokenizer"], given["--context"]
     parts = {name: read_examples(path, unit, text_column, label_column, reading) for name, path in paths.items()}
@@ -81,7 +81,7 @@ def get(given: Given) -> None:
     """Fetch a public data set or model and print where it is."""
     from headstart.hub.packs import get_pack
 
-    name = given["NAME"]
+    name = given["name"]
     path = get_pack(name)
     from headstart.hub.pack_contents import PACKS
 

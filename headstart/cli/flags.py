@@ -20,7 +20,7 @@ from headstart.cli.settings import each_placed, placed, placed_base
 
 @dataclass(frozen=True)
 class Flag:
-    name: str  # --lr; of an argument its name in the help: CORPUS
+    name: str  # --lr; of an argument its name in the help: CORPUS, or data
     help: str
     verbs: tuple[str, ...]
     setting: str = ""  # by its dotted name; none: the verb itself reads it
@@ -48,7 +48,8 @@ class Flag:
 
     def option(self, group: str | None = None) -> Any:
         if not self.name.startswith("-"):
-            return Argument(metavar=self.name, help=self.help, autocompletion=self.complete, show_default=False)
+            metavar = None if self.name.islower() else self.name
+            return Argument(metavar=metavar, help=self.help, autocompletion=self.complete, show_default=False)
         return Option(
             self.name,
             help=self.help,
@@ -97,20 +98,20 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "Data": (
         Flag("RUN", "A finished run directory.", RUNS, required=True, complete=runs),
         Flag("RUN|PRESET", "A run; gpt, bert or classic; or a model of translate train.", ("params",), required=True),
-        Flag("PROMPT", "The text to continue.", ("generate",), default=""),
+        Flag("prompt", "The text to continue.", ("generate",), default=""),
         Flag("TEXT...", "Texts to label.", ("predict",), many=True),
         Flag("TEXT...", "Texts to look at.", ("inspect",), many=True),
         Flag("TEXT...", "Texts to translate.", ("translate apply",), many=True),
-        Flag("DATA", "Labelled rows for a classifier, text for a language model.", ("evaluate",), many=True, required=True),
+        Flag("data", "Labelled rows for a classifier, text for a language model.", ("evaluate",), many=True, required=True),
         Flag("PAIRS", "One table of pairs, or two files.", ("translate evaluate",), many=True, required=True),
         Flag("PAIRS", "A table of captions, or a pack.", ("match evaluate",), required=True),
         Flag("IMAGES", "A folder of .png, .jpg and .webp files, or a pack.", ("search", "match classify"), required=True),
         Flag("CAPTION...", "What to look for.", ("search",), many=True, required=True),
-        Flag("FILES", "Tables or texts: one, or the parts of a split.", ("data check",), many=True, required=True),
+        Flag("files", "Tables or texts: one, or the parts of a split.", ("data check",), many=True, required=True),
         Flag("TEXTS", "A text, one per line; a table; a .tar.gz of text files.", ("data table",), required=True),
         Flag("LABELS", "The labels of TEXTS, one per line.", ("data table",)),
-        Flag("NAME", "A name from `headstart data list`.", ("data get",), required=True, complete=packs),
-        Flag("NAME", "A lab of `headstart lab list`, or a .toml file.", ("lab run",), required=True),
+        Flag("name", "A name from `headstart data list`.", ("data get",), required=True, complete=packs),
+        Flag("name", "A lab of `headstart lab list`, or a .toml file.", ("lab run",), required=True),
         Flag("DIR...", "Folders of labs that were run.", ("lab table",), kind=Path, many=True, required=True),
         Flag("CORPUS", "Text: .txt, .csv, .tsv, .jsonl, .parquet, or folders.", PRETRAIN, "data.paths", many=True, place=each_placed,
              needed="a CORPUS: files or folders of text"),

@@ -56,7 +56,7 @@ def run(given: Given) -> None:
     from headstart.labs.results import gather_lab, shown, spread
     from headstart.labs.run import run_steps
 
-    name, data, quick, sheet = given["NAME"], given["--data"], given["--quick"], given["--sheet"]
+    name, data, quick, sheet = given["name"], given["--data"], given["--quick"], given["--sheet"]
     stem, wanted = open_lab(name)
     folder = (given["--out"] or Path("runs/labs") / f"{stem}{'-quick' if quick else ''}").absolute()
     run_steps(name, wanted, folder, data.absolute() if data else None, quick, Bar(given["--quiet"]))

@@ -25,7 +25,7 @@ def generate(given: Given) -> None:
     how = Sampling(given["--temperature"], given["--top-k"], given["--top-p"], given["--seed"])
     top, plot = given["--top"], given["--plot"]
     result = LanguageModel.load(given["RUN"]).generate(
-        given["PROMPT"], given["--tokens"], how, max(top, 6 if plot else 0)
+        given["prompt"], given["--tokens"], how, max(top, 6 if plot else 0)
     )
     if plot:
         from headstart.study.plots import plot_tokens
@@ -100,7 +100,7 @@ def evaluate(given: Given) -> None:
     from headstart.hub.packs import located
     from headstart.runs.run import Run
 
-    run, data, reading, text_column = given["RUN"], given["DATA"], reading_of(given), given["--text-column"]
+    run, data, reading, text_column = given["RUN"], given["data"], reading_of(given), given["--text-column"]
     of_text = isinstance(Run.open(run).config, PretrainConfig)
     if of_text:
         from headstart.use.language import LanguageModel

@@ -48,7 +48,7 @@ def show_finetuned(result: dict[str, Any], config: Any) -> None:
         show(f"majority class '{common['label']}': {told}")
     if result["overlapping_test_rows"]:
         rest = test["without_overlap"]
-        show(f"! {result['overlapping_test_rows']} of the {test['rows']} test rows are also training rows")
+        show(f"! {result['overlapping_test_rows']} of the {test['rows']} test rows also appear among the training rows")
         show("  " + (accuracy_line("without them", rest) if rest else "without them, there are none"))
     show(f"learning curves: {Path(result['run']) / 'curves.png'}")
 
