@@ -7,12 +7,12 @@ takes the default written here; what depends on the data (vocabulary, steps of a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from headstart.schema import Frozen
+from headstart.schema import Frozen, shortest
 from headstart.shapes import (
     PRESETS,
     HuggingFaceConfig,
@@ -23,6 +23,7 @@ from headstart.shapes import (
     SpaceConfig,
     TransformerConfig,
     is_theirs,
+    usual_pool,
 )
 
 Objective = Literal["causal", "masked", "distill"]
@@ -36,9 +37,8 @@ class TokenizerConfig(Frozen):
     """How text becomes tokens: a kind to train on the corpus, or a tokenizer to load."""
 
     kind: str = "bpe"  # bpe, unigram, wordpiece, word, char; or the path of a tokenizer.json, .model or run
-    vocab: int = Field(
-        0, ge=0, le=1_000_000
-    )  # most entries, special tokens included; 0: bpe, what the corpus can feed; else 30,000
+    # Most entries, special tokens included; 0: bpe, what the corpus can feed; else 30,000.
+    vocab: int = Field(0, ge=0, le=1_000_000)
     lower: bool = False  # a word is the same wherever it stands: no capitals, and of kind word no space before it
 
 
@@ -145,6 +145,28 @@ class JobConfig(Frozen):
     job: str
     train: TrainConfig = TrainConfig()
 
+    def asked_settings(self, left_open: Iterable[str] = ()) -> dict[str, Any]:
+        """The settings of a run without those that followed from its data and its other settings, or were `left_open`."""
+        repeated = {"train.checkpoint_every": self.train.checkpoint_every == self.train.eval_every}
+        followed = [name for name, follows in {**repeated, **self.followed()}.items() if follows]
+        return shortest(self, [*left_open, *followed])
+
+    def followed(self) -> dict[str, bool]:
+        """Of each setting that the job may have filled in, whether it did; every kind of run has its own."""
+        return {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def own_training_defaults(cls, given: Any) -> Any:
+        """Training settings that are not given are those of the kind of run, not those of TrainConfig."""
+        default = cls.model_fields["train"].default
+        if not isinstance(given, Mapping) or default == TrainConfig():
+            return given
+        train = given.get("train")
+        if isinstance(train, TrainConfig):
+            train = train.model_dump(exclude_unset=True)
+        return {**given, "train": {**default.model_dump(), **train}} if isinstance(train, Mapping) else given
+
 
 class PretrainConfig(JobConfig):
     """A language model from text, from nothing or from one that is there."""
@@ -175,7 +197,7 @@ class PretrainConfig(JobConfig):
             model = {"preset": "bert", **model}
             if model["preset"] == "classic":
                 model.setdefault("causal", False)
-            return {**given, "model": model}
+            given = {**given, "model": model}
         return given
 
     @model_validator(mode="before")
@@ -187,6 +209,10 @@ class PretrainConfig(JobConfig):
             train = train.model_dump(exclude_unset=True)
         return {**given, "train": {"lr": 1e-4, **train}} if isinstance(train, Mapping) and given.get("base") else given
 
+    def followed(self) -> dict[str, bool]:
+        shape = "model" if self.base else "model.vocab"
+        return {shape: True, "train.eval_every": self.train.eval_every == max(1, self.train.steps // 10)}
+
     @property
     def counted(self) -> bool:
         """Whether token vectors are counted before the first update, however short the text is."""
@@ -197,9 +223,7 @@ class PretrainConfig(JobConfig):
         if self.vectors and (self.start == "random" or self.base):
             raise ValueError("vectors stand beside counted ones, so start = random and a base cannot have them")
         if not self.train.steps and not self.counted:
-            raise ValueError(
-                "train.steps must be 1 or more; 0 needs start = cooccurrence, or vectors: something learned"
-            )
+            raise ValueError("train.steps must be 1 or more; 0 needs start = cooccurrence, or vectors")
         if not self.train.lr:
             raise ValueError("train.lr must be above 0")
         return self
@@ -207,9 +231,7 @@ class PretrainConfig(JobConfig):
     @model_validator(mode="after")
     def distilling_has_a_teacher(self) -> Self:
         if (self.objective == "distill") != bool(self.teacher):
-            raise ValueError(
-                "objective distill needs a teacher, for instance minilm; a teacher needs objective distill"
-            )
+            raise ValueError("objective distill needs a teacher, such as minilm; a teacher needs objective distill")
         return self
 
     @model_validator(mode="after")
@@ -258,6 +280,19 @@ class FinetuneConfig(JobConfig):
         """Updates for all epochs; `few` labels, of which none can be held out to choose on, get FEW_STEPS at least."""
         return max(self.least_steps or few * FEW_STEPS, self.epochs * per_epoch)
 
+    def followed(self) -> dict[str, bool]:
+        steps, every = self.train.steps, self.train.eval_every
+        drawn = -(-self.data.labels // (self.train.batch_size * self.train.accumulate))  # per epoch, none held out
+        few = drawn > 0 and every == max(1, steps // 10) and steps == self.usual_steps(drawn, few=True)
+        usual = few or steps == self.usual_steps(every)
+        return {
+            "model.vocab" if self.base in PRESETS else "model": True,
+            "train.steps": usual,
+            "train.eval_every": usual,
+            "train.lr": self.train.lr == usual_rate(self.model, self.scope),
+            "pool": self.pool == usual_pool(self.model),
+        }
+
     @field_validator("scope")
     @classmethod
     def scope_is_known(cls, scope: str) -> str:
@@ -266,32 +301,20 @@ class FinetuneConfig(JobConfig):
         return scope
 
     @model_validator(mode="after")
-    def context_has_its_place(self) -> Self:
-        if self.context and self.base in PRESETS:
-            raise ValueError(f"context is for a base made elsewhere; that of the preset '{self.base}' is model.context")
-        return self
-
-    @model_validator(mode="after")
-    def leaks_are_looked_for(self) -> Self:
+    def settings_go_together(self) -> Self:
         if self.strict_leakage and not self.check:
             raise ValueError("strict_leakage needs check = true, which looks for the rows that it refuses")
+        if self.context and self.base in PRESETS:
+            raise ValueError(f"context is for a base made elsewhere; that of the preset '{self.base}' is model.context")
         return self
 
     @model_validator(mode="before")
     @classmethod
     def preset_follows_base(cls, given: Any) -> Any:
-        if (
-            isinstance(given, Mapping)
-            and given.get("base") in list(PRESETS)
-            and isinstance(given.get("model", {}), Mapping)
-        ):
-            return {**given, "model": {"preset": given["base"], **given.get("model", {})}}
-        return given
-
-    @model_validator(mode="before")
-    @classmethod
-    def own_training_defaults(cls, given: Any) -> Any:
-        return _with_own_training(cls, given)
+        if not isinstance(given, Mapping) or not isinstance(given.get("model", {}), Mapping):
+            return given
+        preset = {"preset": given["base"]} if given.get("base") in list(PRESETS) else None
+        return {**given, "model": {**preset, **given.get("model", {})}} if preset else given
 
 
 def usual_rate(model: ModelConfig, scope: str) -> float:
@@ -315,6 +338,11 @@ class TranslateConfig(JobConfig):
     model: Seq2SeqConfig = Field(default_factory=lambda: Seq2SeqConfig.model_validate({}))
     train: TrainConfig = TrainConfig(steps=0, lr=5e-3, batch_size=64, weight_decay=0.01, final_lr=0.01)
 
+    def followed(self) -> dict[str, bool]:
+        usual = self.train.steps == self.epochs * self.train.eval_every
+        sizes = dict.fromkeys(("model.vocab", "model.target_vocab", "model.longest"), True)
+        return {**sizes, "target": self.target == self.source, "train.steps": usual, "train.eval_every": usual}
+
     @model_validator(mode="after")
     def rate_is_given(self) -> Self:
         if not self.train.lr:
@@ -334,11 +362,6 @@ class TranslateConfig(JobConfig):
             levels[side] = {"kind": kind, **asked} if isinstance(asked, Mapping) else asked
             kind = levels[side]["kind"] if isinstance(levels[side], Mapping) else getattr(asked, "kind", kind)
         return {**given, **levels}
-
-    @model_validator(mode="before")
-    @classmethod
-    def own_training_defaults(cls, given: Any) -> Any:
-        return _with_own_training(cls, given)
 
 
 class MatchConfig(JobConfig):
@@ -361,6 +384,10 @@ class MatchConfig(JobConfig):
         """Whether the projections begin where pairs agree best, and not at random."""
         return self.space.start == "canonical" and self.space.projection == "linear" and self.image != "transformer"
 
+    def followed(self) -> dict[str, bool]:
+        usual = self.train.steps == self.epochs * self.train.eval_every
+        return {"train.steps": usual, "train.eval_every": usual}
+
     @model_validator(mode="after")
     def something_is_learned(self) -> Self:
         if not self.train.lr:
@@ -370,18 +397,3 @@ class MatchConfig(JobConfig):
         if self.image == "transformer" and self.scope != "full":
             raise ValueError("image = transformer starts from nothing and must learn: scope = full (--train full)")
         return self
-
-    @model_validator(mode="before")
-    @classmethod
-    def own_training_defaults(cls, given: Any) -> Any:
-        return _with_own_training(cls, given)
-
-
-def _with_own_training(kind: type[Frozen], given: Any) -> Any:
-    """`given` with the training settings that are not in it as `kind` has them, not as TrainConfig does."""
-    if not isinstance(given, Mapping):
-        return given
-    train, default = given.get("train"), kind.model_fields["train"].default
-    if isinstance(train, TrainConfig):
-        train = train.model_dump(exclude_unset=True)
-    return {**given, "train": {**default.model_dump(), **train}} if isinstance(train, Mapping) else given

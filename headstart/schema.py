@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, get_args
@@ -97,6 +98,33 @@ def merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]
         old = merged.get(key)
         merged[key] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
     return merged
+
+
+def shortest(config: Frozen, without: Iterable[str] = ()) -> dict[str, Any]:
+    """The fewest settings that give `config`, those `without` aside, by their dotted names."""
+    settings = config.model_dump(exclude_none=True)
+    for name in without:
+        settings = _without(settings, name.split("."))
+    whole = type(config).model_validate(settings)
+    for names in list(_leaves(settings)):
+        less = _without(settings, names)
+        with suppress(ValidationError):
+            settings = less if type(config).model_validate(less) == whole else settings
+    return settings
+
+
+def _leaves(settings: Mapping[str, Any]) -> Iterator[list[str]]:
+    for key, value in settings.items():
+        yield from ([key, *rest] for rest in _leaves(value)) if isinstance(value, dict) else [[key]]
+
+
+def _without(settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    first, *rest = names
+    return {
+        key: _without(value, rest) if rest and key == first else value
+        for key, value in settings.items()
+        if rest or key != first
+    }
 
 
 def differences(config: Frozen, settings: Mapping[str, Any], prefix: str = "") -> list[str]:

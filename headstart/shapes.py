@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -92,10 +92,14 @@ class TransformerConfig(Frozen):
         return self
 
 
+Translator = Literal["gru", "lstm", "gru-additive", "lstm-additive", "attention", "transformer"]
+TRANSLATORS: tuple[str, ...] = get_args(Translator)
+
+
 class Seq2SeqConfig(Frozen):
     """The shape of an encoder and a decoder. `kind` fills in whatever is not given beside it."""
 
-    kind: Literal["gru", "lstm", "gru-additive", "lstm-additive", "attention", "transformer"] = "transformer"
+    kind: Translator = "transformer"
     vocab: int = Field(0, ge=0)  # source tokens; 0 until the tokenizer is known
     target_vocab: int = Field(0, ge=0)
     hidden: int = Field(64, ge=1)

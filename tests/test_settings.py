@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -13,10 +14,11 @@ import typer.main
 from typer.testing import CliRunner
 
 from headstart.cli import app
-from headstart.cli.settings import FLAGS, file_settings, nested_settings, own_settings, study_settings
+from headstart.cli.flags import FLAGS
+from headstart.cli.settings import file_settings, nested_settings, study_settings
 from headstart.config import FinetuneConfig, MatchConfig, PretrainConfig, TranslateConfig
-from headstart.jobs.finetune import finetune
-from headstart.jobs.pretrain import pretrain
+from headstart.jobs.job import run_job
+from headstart.runs.kinds import KINDS as JOBS
 from headstart.runs.run import Run
 from headstart.schema import Frozen, parse, read_toml, tables, to_toml
 from headstart.shapes import TransformerConfig
@@ -254,21 +256,57 @@ def base(sentences: Path, tmp_path: Path) -> Path:
     train = {"steps": 20, "batch_size": 8, "threads": 1, "tensorboard": False}
     data = {"paths": [str(sentences)], "unit": "line"}
     model = {"size": "nano", "context": 16, "dropout": 0.0}
-    pretrain(parse(PretrainConfig, {"data": data, "model": model, "train": train, "samples": []}), tmp_path / "base")
+    run_job(parse(PretrainConfig, {"data": data, "model": model, "train": train, "samples": []}), tmp_path / "base")
     return tmp_path / "base"
 
 
-def test_a_run_of_the_settings_of_another_is_the_same_run(base: Path, reviews: Path, tmp_path: Path) -> None:
-    for verb, first in (("pretrain", base), ("finetune", tmp_path / "tuned")):
-        if verb == "finetune":
-            settings = {"base": str(base), "epochs": 2, "data": {"train": str(reviews)}}
-            finetune(parse(FinetuneConfig, {**settings, "train": {"threads": 1, "tensorboard": False}}), first)
-        again = tmp_path / f"{verb}-again"
-        done = CliRunner().invoke(app, [verb, "--config", str(first / "config.toml"), "--out", str(again), "--quiet"])
+SHORT = {"threads": 1, "tensorboard": False}
+
+
+@pytest.fixture
+def asked(base: Path, reviews: Path, pictures: Path, towers: dict[str, str], tmp_path: Path) -> dict[str, Any]:
+    """Settings of one short run of every job."""
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{c}{v}{e}\t{v}{e}{c}ay\n" for c in "bdgklm" for v in "aeio" for e in "nr"), "utf-8")
+    return {
+        "finetune": {"base": str(base), "epochs": 2, "data": {"train": str(reviews)}, "train": SHORT},
+        "few": {"base": str(base), "data": {"train": str(reviews), "labels": 20}, "epochs": 3, "train": SHORT},
+        "translate": {"epochs": 2, "data": {"pairs": [str(pairs)]}, "model": {"hidden": 8}, "train": {**SHORT, "batch_size": 16}},
+        "match": {
+            "epochs": 2, "data": {"pairs": str(pictures)}, **towers, "space": {"width": 16}, "train": {**SHORT, "batch_size": 16}
+        },
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["pretrain", "finetune", "few", "translate", "match"])
+def test_a_run_of_the_settings_of_another_is_the_same_run(
+    name: str, base: Path, asked: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADSTART_CACHE", str(tmp_path / "cache"))
+    kind, first, again = JOBS["finetune" if name == "few" else name], tmp_path / "first", tmp_path / "again"
+    if name == "pretrain":
+        first = base
+    else:
+        run_job(parse(kind.config, asked[name]), first)
+    words = [*kind.verb.split(), "--config", str(first / "config.toml"), "--quiet"]
+    done = CliRunner().invoke(app, [*words, "--out", str(again)])
+    assert done.exit_code == 0, done.output
+    assert Run(again).read_json("env.json")["asked"] == Run(first).read_json("env.json")["asked"]
+    for file in ("model/model.safetensors", "config.toml"):
+        assert (again / file).read_bytes() == (first / file).read_bytes()
+    if name not in ("pretrain", "few"):
+        done = CliRunner().invoke(app, [*words, "--epochs", "3", "--out", str(tmp_path / "longer"), "--json"])
         assert done.exit_code == 0, done.output
-        assert Run(again).read_json("env.json")["asked"] == Run(first).read_json("env.json")["asked"]
-        for name in ("model/model.safetensors", "config.toml"):
-            assert (again / name).read_bytes() == (first / name).read_bytes()
+        steps = Run(first).read_json("result.json")["steps"]
+        assert Run(tmp_path / "longer").read_json("result.json")["steps"] == steps * 3 // 2
+
+
+def test_epochs_beside_the_settings_of_a_run_win_over_its_steps(asked: dict[str, Any], tmp_path: Path) -> None:
+    given = {**asked["finetune"], "train": {**SHORT, "steps": 3}}
+    run_job(parse(FinetuneConfig, given), tmp_path / "run")
+    words = ["finetune", "--config", str(tmp_path / "run" / "config.toml"), "--epochs", "3", "--quiet", "--json"]
+    done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "longer")])
+    assert json.loads(done.stdout)["steps"] == 3 * 4  # 52 training rows, 16 at a time
 
 
 def test_flags_beside_the_settings_of_a_run_change_what_depends_on_them(base: Path) -> None:
@@ -282,7 +320,7 @@ def test_flags_beside_the_settings_of_a_run_change_what_depends_on_them(base: Pa
 
 
 def test_the_recipe_of_a_run_is_short(base: Path) -> None:
-    short = own_settings(Run.open(base).config)
+    short = Run.open(base).config.asked_settings()
     assert short["model"] == {"size": "nano", "context": 16, "dropout": 0.0}
     assert short["train"] == {"steps": 20, "batch_size": 8, "threads": 1, "tensorboard": False}
     assert "job" not in short

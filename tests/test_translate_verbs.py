@@ -141,7 +141,7 @@ def test_inspect_shows_the_attention_of_a_translator(folder: Path) -> None:
 def test_scores_on_what_was_learned_are_told_as_such_even_quietly(folder: Path, tmp_path: Path) -> None:
     pairs = folder / "pairs.tsv"
     done = run("translate", "train", pairs, "--test", pairs, "--out", tmp_path / "run", *FEW, "--model", "gru")
-    assert "! 119 test pairs have a source that was also learned from." in done.stdout
+    assert "! 119 test pairs have a source that is also in the training pairs." in done.stdout
 
 
 def test_what_a_translation_lacks_is_named(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -15,6 +16,8 @@ import typer.main
 from typer.testing import CliRunner
 
 from headstart.cli import app
+from headstart.cli import flags as cli_flags
+from headstart.cli.flags import GROUPS, ROWS, flags_of
 
 ROOT = typer.main.get_command(app)
 HEAVY = (
@@ -49,6 +52,38 @@ sys.exit(" ".join(set(sys.modules) & set({HEAVY})) or None)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_help_shows_the_flags_by_groups() -> None:
+    for words in verbs():
+        shown = CliRunner().invoke(app, [*words, "--help"]).stdout
+        titles = re.findall(r"^([A-Z][a-z ]+):$", shown, re.MULTILINE)
+        known = ["Arguments", "Options", *GROUPS]
+        assert titles == sorted(titles, key=known.index)
+        assert titles[-1] == "Other"
+    shown = CliRunner().invoke(app, ["pretrain", "--help"]).stdout
+    assert shown.index("Data:") < shown.index("--size") < shown.index("Training:") < shown.index("--lr")
+
+
+def test_the_table_of_flags_knows_its_verbs() -> None:
+    assert {verb for flag, _ in ROWS for verb in flag.verbs} <= {" ".join(words) for words in verbs()}
+    for words in verbs():
+        names = [flag.key for flag, _ in flags_of(" ".join(words))]
+        assert len(names) == len(set(names)), f"{words} has a flag twice"
+
+
+def test_a_verb_asks_only_for_flags_that_it_has() -> None:
+    asked = 0
+    for file in sorted(Path(cli_flags.__file__).parent.glob("*.py")):
+        functions = [node for node in ast.parse(file.read_text("utf-8")).body if isinstance(node, ast.FunctionDef)]
+        for function in functions:
+            verb = [d.args[1].value for d in function.decorator_list if isinstance(d, ast.Call) and len(d.args) == 2]
+            known = {flag.name for flag, _ in (flags_of(verb[0]) if verb else ROWS)}
+            for node in ast.walk(function):
+                if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "given":
+                    asked += 1
+                    assert ast.literal_eval(node.slice) in known, f"{file.name}, {function.name}: {ast.unparse(node)}"
+    assert asked > 100
 
 
 @pytest.mark.parametrize("words", [[], ["data"]])
@@ -92,7 +127,8 @@ def test_completion_knows_runs_and_packs(tmp_path: Path) -> None:
 
 # --- docs/verbs.md
 
-VERBS_PAGE = (Path(__file__).parent.parent / "docs" / "verbs.md").read_text("utf-8")
+PAGE = Path(__file__).parent.parent / "docs" / "verbs.md"
+VERBS_PAGE = PAGE.read_text("utf-8")
 EVERYWHERE = ("--json", "--debug", "--help", "--no-verify")  # told once, at the top of the page
 
 
@@ -119,6 +155,11 @@ def test_the_page_has_a_section_for_every_verb() -> None:
 
 @pytest.mark.parametrize("words", list(verbs()), ids=" ".join)
 def test_the_page_tells_the_flags_of_the_verb(words: tuple[str, ...]) -> None:
+    """HEADSTART_GOLDEN=write puts the tables into the page anew."""
     section = re.split(r"^## ", VERBS_PAGE.split(f"\n## {' '.join(words)}\n", 1)[1], flags=re.MULTILINE)[0]
     table = flag_table(words)
+    if os.environ.get("HEADSTART_GOLDEN") == "write":
+        fresh = re.sub(r"(?:^\|.*\n)+", lambda _: f"{table}\n", section, count=1, flags=re.MULTILINE)
+        PAGE.write_text(PAGE.read_text("utf-8").replace(section, fresh), "utf-8")
+        return
     assert f"\n\n{table}\n\n" in section, f"docs/verbs.md, {' '.join(words)}, should have:\n\n{table}"

@@ -1,30 +1,25 @@
-"""The application that the verbs join, and the flags that they share.
-
-A flag that is not given stays None: defaults have one home, config.py. The help repeats them, because loading config.py
-would make it slow; a test compares the two.
-"""
+"""The application that the verbs join, and how a function becomes a verb with the flags of the table."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import inspect
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
-from headstart.cli.complete import runs
-from headstart.cli.settings import FLAGS, file_settings, has, nested_settings
-from headstart.cli.usage import Verbs
+from headstart.cli.flags import Flag, Given, flags_of, option
+from headstart.cli.settings import nested_settings
+from headstart.cli.terminal import guarded
+from headstart.cli.usage import Application
 
 if TYPE_CHECKING:
     from headstart.text.files import Reading
 
-app = typer.Typer(
-    cls=Verbs,
-    help="Tell whether pretraining helps on your text, and hand you the model.",
-    rich_markup_mode=None,  # plain help: rich's takes as long to load as all the rest
-    pretty_exceptions_enable=False,
-)
+Answer = Callable[[Given], None]
+PURPOSE = "Measure whether pretraining helps on your text, and get the model."
+app = Application(help=PURPOSE)
 
 
 def _show_version(asked: bool) -> None:
@@ -35,176 +30,94 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=PURPOSE)
 def main(
     version: Annotated[
-        bool, Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+        bool, Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-) -> None:
-    """Tell whether pretraining helps on your text, and hand you the model."""
+) -> None: ...
 
 
-Out = Annotated[str, Option("--out", help="The run directory to make.")]
-Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
-Quiet = Annotated[bool, Option("--quiet", help="No progress, no notes.")]
-Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error.")]
-NoVerify = Annotated[
-    bool, Option("--no-verify", help="Take a model as it is, though its files are not those that were written.")
-]  # `guarded` sees to it
-Seed = Annotated[int | None, Option("--seed", help="Everything random follows from it. [default: 0]")]
-Device = Annotated[str | None, Option("--device", help="cpu, cuda, mps. [default: cpu]")]
-Threads = Annotated[int | None, Option("--threads", help="CPU threads. [default: what torch chooses]")]
-Resume = Annotated[bool, Option("--resume", help="Go on with the run in --out.")]
-DryRun = Annotated[
-    bool, Option("--dry-run", help="Only say what the run would cost, after a few updates; nothing is written.")
-]
-Config = Annotated[
-    str | None, Option("--config", help="Settings in a TOML file, such as config.toml of a run; flags win over it.")
-]
-Set = Annotated[list[str] | None, Option("--set", help="Any setting of config.toml: train.lr=0.001.")]
-Encoding = Annotated[str | None, Option("--encoding", help="Of the text files. [default: utf-8]")]
-BadBytes = Annotated[
-    str | None, Option("--on-bad-bytes", help="fail, or replace: by U+FFFD, and counted. [default: fail]")
-]
-StripNul = Annotated[bool, Option("--strip-nul", help="Leave NUL characters out, and count them.")]
-LongestLine = Annotated[
-    int | None, Option("--max-line-bytes", help="Refuse a file with a longer line. [default: any length]")
-]
-Start = Annotated[
-    str | None,
-    Option(help="Token vectors before the first update: cooccurrence (counted), random or auto. [default: auto]"),
-]
-Vectors = Annotated[
-    str | None,
-    Option(
-        help="Word vectors made elsewhere, beside the counted ones: a .vec file, a spaCy pipeline's folder, or a pack. [default: none]"
-    ),
-]
-Teacher = Annotated[
-    str | None,
-    Option(
-        help="What the objective distill learns from: minilm, a folder, hf:NAME or a run. [default: none]",
-        autocompletion=runs,
-    ),
-]
-Long = Annotated[
-    str | None,
-    Option(
-        "--long",
-        help="Texts longer than the context: truncate, or window (the mean over windows). [default: truncate]",
-    ),
-]
-ClassWeights = Annotated[bool, Option("--class-weights", help="Rare classes count as much as common ones.")]
-StrictLeakage = Annotated[
-    bool, Option("--strict-leakage", help="Refuse test rows that also stand among the rows learned from.")
-]
-TextColumn = Annotated[
-    str | None, Option("--text-column", help="Column that holds the text. [default: found by its name]")
-]
-LabelColumn = Annotated[
-    str | None, Option("--label-column", help="Column that holds the label. [default: found by its name]")
-]
-SkipBlank = Annotated[bool, Option("--skip-blank", help="Leave rows without a text or a label out, and count them.")]
-CleanLabels = Annotated[
-    bool, Option("--clean-labels", help="Make labels one that differ only by white space or case, and count them.")
-]
-AnyLabels = Annotated[
-    bool, Option("--any-labels", help="Take labels for classes that look like numbers, ids or lists.")
-]
-Batch = Annotated[int | None, Option("--batch-size", help="Examples in one forward pass. [default: 16]")]
-Rate = Annotated[
-    float | None, Option("--lr", help="Peak learning rate. [default: what suits the base: 0.0005 for one of ours]")
-]
-Pickle = Annotated[
-    bool, Option("--allow-pickle", help="Open pickled weights of --base, should it have no others; tensors only.")
-]
-BaseToGoOn = Annotated[
-    str | None,
-    Option(
-        "--base",
-        help="Go on from a run, or from a model made elsewhere: a folder, minilm, smollm2, hf:NAME.",
-        autocompletion=runs,
-    ),
-]
-Context = Annotated[
-    int | None, Option("--context", help="Most tokens of a text or block. [default: what the size has]")
-]
-Size = Annotated[
-    str | None, Option("--size", help="nano, micro, mini, small or medium. [default: micro; classic has its own]")
-]
-Tokenizer = Annotated[
-    str | None,
-    Option(
-        "--tokenizer",
-        help="bpe, unigram, wordpiece, word, char; or a tokenizer.json, SentencePiece .model, or run. [default: bpe]",
-    ),
-]
-Vocab = Annotated[int | None, Option("--vocab", help="Entries of the vocabulary. [default: what the text feeds]")]
-RunArgument = Annotated[str, Argument(metavar="RUN", help="A finished run directory.", autocompletion=runs)]
+def group(name: str, purpose: str, **how: Any) -> Application:
+    """Verbs of two words."""
+    made = Application(help=purpose, **how)
+    app.add_typer(made, name=name)
+    return made
 
 
-def job_config(
-    kind: Any,
-    given: dict[str, Any],
-    settings: list[str] | None,
-    file: str | None,
-    out: str,
-    resume: bool,
-    needs: dict[str, str],
-) -> Any:
-    """The settings of a job: those given; with --resume, laid over those of the run, which has the last word."""
-    from headstart.errors import UserError
-    from headstart.runs.run import Run
-    from headstart.schema import merge, parse
+def verb(joined: Application, name: str) -> Callable[[Answer], Answer]:
+    """A function becomes a verb, with the arguments and flags that the table has for it."""
 
-    if resume and file:
-        raise UserError("A resumed run keeps its own settings. Leave out --config.")
-    nested = nested_settings(given, settings, file_settings(kind, file) if file else None)
-    if resume:
-        asked = Run(Path(out)).asked(kind).model_dump()
-        return parse(kind, merge(asked, nested), "the settings", FLAGS)
-    missing = [name for key, name in needs.items() if not has(nested, key)]
-    if missing:
-        raise UserError(f"Missing {' and '.join(missing)}.")
-    return parse(kind, nested, file or "the settings", FLAGS)
+    def join(function: Answer) -> Answer:
+        flags = sorted(flags_of(name), key=lambda row: row[0].name.startswith("-"))
+        parameters = [_parameter(flag, group) for flag, group in flags]
+
+        def run(**values: Any) -> None:
+            function(Given(name, {flag.name: values[flag.key] for flag, _ in flags}))
+
+        run.__name__, run.__doc__ = function.__name__, function.__doc__
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        joined.command(name.split()[-1])(guarded(run))
+        return function
+
+    return join
 
 
-def reading_settings(
-    encoding: str | None, on_bad_bytes: str | None, strip_nul: bool, max_line_bytes: int | None
-) -> dict[str, Any]:
-    return {
-        "data.encoding": encoding,
-        "data.on_bad_bytes": on_bad_bytes,
-        "data.strip_nul": strip_nul or None,
-        "data.max_line_bytes": max_line_bytes,
-    }
+def _parameter(flag: Flag, group: str) -> inspect.Parameter:
+    default = inspect.Parameter.empty if flag.required else False if flag.kind is bool else flag.default
+    annotation: Any = Annotated[flag.type, flag.option(group)]
+    return inspect.Parameter(flag.key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def row_settings(skip_blank: bool, clean_labels: bool, any_labels: bool = False) -> dict[str, Any]:
-    return {
-        "data.skip_blank": skip_blank or None,
-        "data.clean_labels": clean_labels or None,
-        "data.any_labels": any_labels or None,
-    }
+# Flags of the table for verbs with a signature of their own.
+Json = Annotated[bool, option("--json")]
+Quiet = Annotated[bool, option("--quiet")]
+Debug = Annotated[bool, option("--debug")]
+NoVerify = Annotated[bool, option("--no-verify")]
+DryRun = Annotated[bool, option("--dry-run")]
+Config = Annotated[str | None, option("--config")]
+Seed = Annotated[int | None, option("--seed", "pretrain")]
+Device = Annotated[str | None, option("--device")]
+Threads = Annotated[int | None, option("--threads")]
+Set = Annotated[list[str] | None, option("--set")]
+Encoding = Annotated[str | None, option("--encoding")]
+BadBytes = Annotated[str | None, option("--on-bad-bytes")]
+StripNul = Annotated[bool, option("--strip-nul")]
+LongestLine = Annotated[int | None, option("--max-line-bytes")]
+Start = Annotated[str | None, option("--start")]
+Vectors = Annotated[str | None, option("--vectors")]
+Teacher = Annotated[str | None, option("--teacher")]
+Long = Annotated[str | None, option("--long")]
+ClassWeights = Annotated[bool, option("--class-weights")]
+StrictLeakage = Annotated[bool, option("--strict-leakage")]
+TextColumn = Annotated[str | None, option("--text-column")]
+LabelColumn = Annotated[str | None, option("--label-column")]
+SkipBlank = Annotated[bool, option("--skip-blank")]
+CleanLabels = Annotated[bool, option("--clean-labels")]
+AnyLabels = Annotated[bool, option("--any-labels")]
+Batch = Annotated[int | None, option("--batch-size", "finetune")]
+Context = Annotated[int | None, option("--context", "pretrain")]
+Size = Annotated[str | None, option("--size")]
+Vocab = Annotated[int | None, option("--vocab", "pretrain")]
 
 
-def reading_for(settings: dict[str, Any]) -> Reading:
-    """How to read, for a verb that has no job to configure."""
+def _settings(*names: str) -> Callable[..., dict[str, Any]]:
+    """The settings of these names out of the values of their flags, in this order."""
+    return lambda *values: {name: None if value is False else value for name, value in zip(names, values, strict=False)}
+
+
+reading_settings = _settings("data.encoding", "data.on_bad_bytes", "data.strip_nul", "data.max_line_bytes")
+row_settings = _settings("data.skip_blank", "data.clean_labels", "data.any_labels")
+training_settings = _settings("train.batch_size", "train.lr", "train.seed", "train.device", "train.threads")
+
+
+def reading_of(given: Given) -> Reading:
+    """How a verb that has no job to configure reads files."""
     from headstart.config import LabelledConfig
     from headstart.schema import parse
     from headstart.text.files import Reading
 
-    data = nested_settings(settings, None).get("data", {})
-    return Reading(parse(LabelledConfig, {"train": "", **data}))  # whose file it is makes no difference
-
-
-def training_settings(
-    batch_size: int | None, lr: float | None, seed: int | None, device: str | None, threads: int | None
-) -> dict[str, Any]:
-    return {
-        "train.batch_size": batch_size,
-        "train.lr": lr,
-        "train.seed": seed,
-        "train.device": device,
-        "train.threads": threads,
-    }
+    data: Mapping[str, Any] = nested_settings(given.settings(), None).get("data", {})
+    known = {name: value for name, value in data.items() if name in LabelledConfig.model_fields}
+    return Reading(parse(LabelledConfig, {"train": "", **known}))  # whose file it is makes no difference

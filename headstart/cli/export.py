@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
-from typer import Option
-
-from headstart.cli.app import Debug, Json, LabelColumn, NoVerify, RunArgument, TextColumn, app
-from headstart.cli.terminal import accuracy_line, guarded, show, show_json
+from headstart.cli.app import app, verb
+from headstart.cli.flags import Given
+from headstart.cli.terminal import accuracy_line, show, show_json
 from headstart.quantities import data_size
 
 
-@app.command()
-@guarded
-def export(
-    run: RunArgument,
-    to: Annotated[str, Option(help="hf (a folder for transformers) or onnx (a file for onnxruntime).")] = "hf",
-    out: Annotated[str, Option(help="The folder, or the .onnx file, to make.")] = "exported",
-    int8: Annotated[
-        str | None, Option(help="For onnx: also write it with 8-bit matrices, and score both on these labelled rows.")
-    ] = None,
-    text_column: TextColumn = None,
-    label_column: LabelColumn = None,
-    no_verify: NoVerify = False,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+@verb(app, "export")
+def export(given: Given) -> None:
     """Write the model in RUN for use without Headstart. Checks that it gives the same logits."""
     from headstart.errors import UserError, did_you_mean
     from headstart.hub.packs import located
 
+    run, to, out, int8 = given["RUN"], given["--to"], given["--out"], given["--int8"]
     if to not in ("hf", "onnx"):
         raise UserError(f"--to takes hf or onnx, not '{to}'.{did_you_mean(to, ('hf', 'onnx'))}")
     if int8 and to != "onnx":
@@ -42,9 +29,9 @@ def export(
     else:
         from headstart.use.onnx_export import export_onnx, rows_to_score
 
-        rows = rows_to_score(run, located(int8), text_column, label_column) if int8 else None
+        rows = rows_to_score(run, located(int8), given["--text-column"], given["--label-column"]) if int8 else None
         result = export_onnx(run, out, rows)
-    if as_json:
+    if given["--json"]:
         show_json(result)
         return
     made = f" ({result['class']})" if to == "hf" else f" ({data_size(result['bytes'])})"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-from typer import Argument, Option
-
-from headstart.cli.app import Debug, Json, Quiet, app
-from headstart.cli.terminal import Bar, guarded, show, show_json, show_table
+from headstart.cli.app import group, verb
+from headstart.cli.flags import Given
+from headstart.cli.terminal import Bar, show, show_json, show_table
 from headstart.cli.usage import Verbs
 
 
@@ -24,27 +22,18 @@ class Labs(Verbs):
 HELP = """Whole experiments, one command each.
 
 headstart lab NAME [--quick] [--data DIR] [--sheet] runs one; `lab list` has the names, `lab run --help` the flags."""
-lab = typer.Typer(cls=Labs, help=HELP, rich_markup_mode=None)
-app.add_typer(lab, name="lab")
+lab = group("lab", HELP, cls=Labs)
 
 
-@lab.command("list")
-@guarded
-def list_labs(as_json: Json = False, debug: Debug = False) -> None:
+@verb(lab, "lab list")
+def list_labs(given: Given) -> None:
     """List the labs that come with Headstart."""
     from headstart.labs.lab import lab_files, open_lab
 
     found = {name: open_lab(name)[1] for name in lab_files()}
-    if as_json:
-        show_json(
-            [
-                {
-                    "name": name,
-                    **known.model_dump(mode="json", include={"title", "question", "minutes", "rows", "data"}),
-                }
-                for name, known in found.items()
-            ]
-        )
+    if given["--json"]:
+        about = {"title", "question", "minutes", "rows", "data"}
+        show_json([{"name": name, **known.model_dump(mode="json", include=about)} for name, known in found.items()])
         return
     rows = [
         [
@@ -59,34 +48,21 @@ def list_labs(as_json: Json = False, debug: Debug = False) -> None:
     show("\nheadstart lab NAME --quick needs no files of yours and takes one to three minutes.")
 
 
-@lab.command("run")
-@guarded
-def run(
-    name: Annotated[str, Argument(help="A lab of `headstart lab list`, or a .toml file.", show_default=False)],
-    data: Annotated[Path | None, Option(help="Folder with the files that the lab names.")] = None,
-    out: Annotated[
-        Path | None, Option(help="The lab's folder; an interrupted lab goes on there. [default: runs/labs/NAME]")
-    ] = None,
-    quick: Annotated[bool, Option("--quick", help="One to three minutes, from packs: to see how it goes.")] = False,
-    sheet: Annotated[
-        bool, Option("--sheet", help="Leave the answers blank: sheet.html instead of report.html.")
-    ] = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
+@verb(lab, "lab run")
+def run(given: Given) -> None:
     """Run a lab and write its page. `headstart lab NAME` is the same."""
     from headstart.labs.lab import open_lab
     from headstart.labs.page import write_page
     from headstart.labs.results import gather, shown, spread
     from headstart.labs.run import run_steps
 
+    name, data, quick, sheet = given["name"], given["--data"], given["--quick"], given["--sheet"]
     stem, wanted = open_lab(name)
-    folder = (out or Path("runs/labs") / f"{stem}{'-quick' if quick else ''}").absolute()
-    run_steps(name, wanted, folder, data.absolute() if data else None, quick, Bar(quiet))
+    folder = (given["--out"] or Path("runs/labs") / f"{stem}{'-quick' if quick else ''}").absolute()
+    run_steps(name, wanted, folder, data.absolute() if data else None, quick, Bar(given["--quiet"]))
     results = gather(name, wanted, folder)
     page = write_page(results, folder, sheet)
-    if as_json:
+    if given["--json"]:
         show_json({**results, "page": str(page)})
         return
     rows = [
@@ -98,25 +74,18 @@ def run(
     for sentence in results["verdict"]:
         show(sentence)
     if quick:
-        show("This was --quick: fewer seeds and updates, and data that stand in. Not to be set against the reference.")
+        show("This was --quick: fewer seeds and steps, and substitute data. Do not compare it with the reference.")
     show(f"{'the sheet' if sheet else 'the whole page'}: {page}")
 
 
-@lab.command("table")
-@guarded
-def table(
-    folders: Annotated[
-        list[Path], Argument(metavar="DIR...", help="Folders of labs that were run.", show_default=False)
-    ],
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
+@verb(lab, "lab table")
+def table(given: Given) -> None:
     """Put the figures of several labs into one page of Markdown."""
     from headstart.labs.folder import read_results
     from headstart.labs.results import markdown
 
-    labs = [read_results(folder) for folder in folders]
-    if as_json:
+    labs = [read_results(folder) for folder in given["DIR..."]]
+    if given["--json"]:
         show_json(
             [{"lab": found["lab"], "quick": found["quick"], **figure} for found in labs for figure in found["figures"]]
         )

@@ -31,7 +31,7 @@ def guarded(verb: F) -> F:
 
     @functools.wraps(verb)
     def run(*args: Any, **kwargs: Any) -> None:
-        debug, as_json = bool(kwargs.get("debug")), bool(kwargs.get("as_json"))
+        debug, as_json = bool(kwargs.get("debug")), bool(kwargs.get("json", kwargs.get("as_json")))
         try:
             with _trusting(bool(kwargs.get("no_verify"))):
                 verb(*args, **kwargs)
@@ -128,6 +128,18 @@ def show_notes(notes: Sequence[str]) -> None:
 def show_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
     """A plain table, columns `right` aligned to the right."""
     sys.stdout.write(table(header, rows, right) + "\n")
+
+
+def write_drawings(files: Mapping[str, Any], page: Callable[[], Any], drawing: Callable[[], Any]) -> None:
+    """Write what --html, --png and --svg ask for."""
+    from headstart.runs.disk import write_file
+
+    if files["--html"]:
+        write_file(files["--html"], page().encode())
+    if files["--png"]:
+        write_file(files["--png"], drawing().png())
+    if files["--svg"]:
+        write_file(files["--svg"], drawing().svg().encode())
 
 
 def accuracy_line(name: str, scores: Mapping[str, Any]) -> str:

@@ -1,18 +1,35 @@
-"""The verbs as a group: help without heavy imports, and wrong usage told like every other error."""
+"""The verbs as commands: help by groups and without heavy imports, and wrong usage told like every other error."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
+from headstart.cli.flags import GROUPS
 from headstart.cli.terminal import fail, prepare_streams
 from headstart.errors import DataError, UserError, did_you_mean
 from headstart.text.visible import is_whole
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Verb(TyperCommand):
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Arguments, the verb's own flags, then those of the table by their groups."""
+        sections: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", "Options", *GROUPS)}
+        for param in self.get_params(ctx):
+            own = "Other" if param.name == "help" else "Options"
+            panel = "Arguments" if param.param_type_name == "argument" else getattr(param, "rich_help_panel", None)
+            if record := param.get_help_record(ctx):
+                sections[panel or own].append(record)
+        for name, records in sections.items():
+            if records:
+                with formatter.section(name):
+                    formatter.write_dl(records)
 
 
 class Verbs(TyperGroup):
@@ -51,15 +68,14 @@ class Verbs(TyperGroup):
         return params
 
 
-def ends(*suffixes: str) -> Callable[[Path | None], Path | None]:
-    """The callback of an option whose file must be called so: its content is of that kind, whatever its name."""
+class Application(typer.Typer):
+    """Verbs with plain help: rich's takes as long to load as all the rest."""
 
-    def check(file: Path | None) -> Path | None:
-        if file is not None and file.suffix.lower() not in suffixes:
-            raise typer.BadParameter(f"'{file}' does not end with {' or '.join(suffixes)}")
-        return file
+    def __init__(self, help: str, cls: type[Verbs] = Verbs) -> None:  # noqa: A002 (typer's name)
+        super().__init__(cls=cls, help=help, rich_markup_mode=None, pretty_exceptions_enable=False)
 
-    return check
+    def command(self, name: str | None = None, **how: Any) -> Callable[[F], F]:
+        return super().command(name, **{"cls": Verb, **how})
 
 
 def _sentence(error: typer.TyperException) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from headstart.errors import ModelError
 from headstart.runs.disk import write_file
 from headstart.runs.run import Run
-from headstart.show.picture import axes
+from headstart.show.picture import axes, style
 from headstart.tasks.metrics import compressed
 from headstart.text.split import Corpus
 
@@ -25,6 +25,7 @@ def curve(run: Run, split: str, score: str) -> tuple[list[int], list[float]]:
     return [r["step"] for r in records], [r[score] for r in records]
 
 
+@style()
 def write_curves(run: Run) -> None:
     """Draw the loss on the training and validation rows, and the validation score, by step."""
     evaluated = curve(run, "valid", "loss")
@@ -36,12 +37,10 @@ def write_curves(run: Run) -> None:
     left.plot(*curve(run, "train", "loss"), alpha=0.4, linewidth=1, label="training")
     left.plot(*evaluated, marker="o", markersize=3, label="validation")
     left.set(xlabel="step", ylabel="loss (nats)")
-    left.legend(frameon=False, fontsize=8)
+    left.legend()
     for axis, (name, found) in zip(others, scores.items(), strict=True):
         axis.plot(*found, marker="o", markersize=3)
         axis.set(xlabel="step", ylabel=name)
-    for axis in (left, *others):
-        axis.spines[["top", "right"]].set_visible(False)
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=120)
     write_file(run.path / "curves.png", drawn.getvalue())

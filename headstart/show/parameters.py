@@ -87,7 +87,7 @@ class Parameters(View):
         ]
         if self.flops is not None:
             lines.append(
-                f"{_count(self.flops)} floating-point operations a token forward, three times that in training (matrix "
+                f"{_count(self.flops)} floating-point operations per token forward, three times that in training (matrix "
                 f"products; tokens read at once: {self.context})"
             )
         return [*lines, *self.notes]

@@ -8,27 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headstart.runs.disk import write_file
-from headstart.runs.run import Run
 from headstart.show.picture import COLORS, axes, style
-
-
-def curve(run: Run, split: str, score: str) -> tuple[list[int], list[float]]:
-    """Steps and values of one score in a run's log."""
-    records = [r for r in run.read_lines("log.jsonl") if r.get("split") == split and r.get(score) is not None]
-    return [r["step"] for r in records], [r[score] for r in records]
-
-
-@style()
-def plot_curves(run: Run, file: Path) -> None:
-    """Loss on the training and validation rows, and the validation accuracy, by step."""
-    figure, (left, right) = axes(2, 9, 3.6)
-    left.plot(*curve(run, "train", "loss"), alpha=0.4, linewidth=1, label="training")
-    left.plot(*curve(run, "valid", "loss"), marker="o", markersize=3, label="validation")
-    right.plot(*curve(run, "valid", "accuracy"), marker="o", markersize=3)
-    left.set(xlabel="step", ylabel="loss (nats)")
-    right.set(xlabel="step", ylabel="validation accuracy")
-    left.legend()
-    _save(figure, file)
 
 
 @style()

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from headstart.config import TranslateConfig
 from headstart.errors import ConfigError, DataError
+from headstart.jobs.curves import curve
 from headstart.quantities import counted
 from headstart.runs.record_shapes import TranslateData
 from headstart.runs.run import Run
@@ -24,7 +25,6 @@ from headstart.schema import merge, parse
 from headstart.study.grid import Grid, GridConfig, run_grid
 from headstart.study.grid_figures import translator_pictures
 from headstart.study.grid_results import TranslatorCurve, TranslatorResults, TranslatorRow
-from headstart.study.plots import curve
 from headstart.study.report import Table
 from headstart.study.run import Planned
 from headstart.text.pairs import split_pairs

@@ -1,4 +1,4 @@
-"""Where the parameters of a model are, the product behind each number, and what they cost."""
+"""Where the parameters of a model that is built are, the product behind each number, and what they cost."""
 
 from __future__ import annotations
 
@@ -16,24 +16,13 @@ from headstart.errors import ConfigError, did_you_mean
 from headstart.models.base import freeze, parameter_table
 from headstart.models.heads import Model, every_token
 from headstart.models.seq2seq import Seq2Seq
-from headstart.runs.model_dir import HeadSpec, build_model, read_model
+from headstart.runs.model_dir import read_model
 from headstart.runs.run import Run
 from headstart.schema import parse
-from headstart.shapes import PRESETS, Seq2SeqConfig, TransformerConfig
+from headstart.shapes import PRESETS, Seq2SeqConfig
 from headstart.show.parameters import Module, Parameters
 
-TRANSLATORS = ("gru", "lstm", "gru-additive", "lstm-additive", "attention", "transformer")
 GATES = {"gru": 3, "lstm": 4}  # matrices of a recurrent layer, for its input and for its state
-
-
-def preset_parameters(settings: dict[str, Any], head: str, labels: int) -> Parameters:
-    """The parameters of a preset; no weights are made."""
-    cfg = parse(TransformerConfig, settings)
-    if not cfg.vocab:
-        raise ConfigError("A preset has no vocabulary yet: give its size with --vocab.")
-    spec = HeadSpec("language") if head == "lm" else HeadSpec("classify", tuple(map(str, range(labels))))
-    with torch.device("meta"):
-        return describe(build_model(cfg, spec))
 
 
 def run_parameters(path: str | Path) -> Parameters:

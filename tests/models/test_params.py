@@ -11,7 +11,8 @@ from headstart.errors import ConfigError
 from headstart.models.base import freeze
 from headstart.runs.model_dir import HeadSpec, build_model
 from headstart.shapes import TransformerConfig
-from headstart.use.params import describe, preset_parameters, translator_parameters
+from headstart.use.params import describe, translator_parameters
+from headstart.use.preset_parameters import preset_parameters
 
 
 def test_classic_with_a_language_head_counts_as_published() -> None:
