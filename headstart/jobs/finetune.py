@@ -47,7 +47,9 @@ from headstart.text.tokenizer import Tokenizer, tokenizer_for
 PREDICTED = 150  # bytes beside the text of a test row in predictions.jsonl
 
 
-finetune = run_job  # under the name of its verb
+def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:
+    """Train a classifier on `cfg.data` into the run directory `out`; its result."""
+    return run_job(cfg, out, resume, watch)
 
 
 @dataclass(frozen=True)

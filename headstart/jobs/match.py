@@ -57,7 +57,9 @@ from headstart.text.tokenizer import Tokenizer
 EVALUATIONS = 20  # in a run, about
 
 
-match = run_job  # under the name of its verb
+def match(cfg: MatchConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:
+    """Train two towers on the captions of `cfg.data` into the run directory `out`; its result."""
+    return run_job(cfg, out, resume, watch)
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,9 @@ EVALUATED = 0.01  # validation tokens of an evaluation, as a part of all trainin
 FEWEST_EVALUATED = 20_000  # tokens; fewer would not tell two models apart
 
 
-pretrain = run_job  # under the name of its verb
+def pretrain(cfg: PretrainConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:
+    """Train a tokenizer and a language model on `cfg.data` into the run directory `out`; its result."""
+    return run_job(cfg, out, resume, watch)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,11 @@ PARTS = {"train": "training", "valid": "validation", "test": "test"}  # as they 
 SHOWN = 3  # validation rows translated after each evaluation, where no sample is given
 
 
-translate = run_job  # under the name of its verb
+def translate(
+    cfg: TranslateConfig, out: str | Path, resume: bool = False, watch: Watch | None = None
+) -> dict[str, Any]:
+    """Train an encoder and a decoder on the pairs of `cfg.data` into the run directory `out`; its result."""
+    return run_job(cfg, out, resume, watch)
 
 
 @dataclass(frozen=True)
