@@ -14,7 +14,7 @@ from headstart.tasks.metrics import compressed
 from headstart.text.split import Corpus
 
 COMPRESSED = 8_000_000  # bytes of text that xz is given; more takes minutes
-FEWEST = 3  # evaluations; fewer are no curve
+FEWEST = 3  # points; fewer are no curve
 SCORES = {"accuracy": "validation accuracy", "recall@5": "validation recall@5"}  # drawn beside the loss, where logged
 
 
@@ -28,13 +28,13 @@ def curve(run: Run, split: str, score: str) -> tuple[list[int], list[float]]:
 @style()
 def write_curves(run: Run) -> None:
     """Draw the loss on the training and validation rows, and the validation score, by step."""
-    evaluated = curve(run, "valid", "loss")
-    if len(evaluated[0]) < FEWEST:
+    trained, evaluated = curve(run, "train", "loss"), curve(run, "valid", "loss")
+    if max(len(trained[0]), len(evaluated[0])) < FEWEST:
         return
     scores = {name: curve(run, "valid", score) for score, name in SCORES.items()}
     scores = {name: found for name, found in scores.items() if found[0]}
     figure, (left, *others) = axes(1 + len(scores), 4.5 * (1 + len(scores)), 3.6)
-    left.plot(*curve(run, "train", "loss"), alpha=0.4, linewidth=1, label="training")
+    left.plot(*trained, alpha=0.4, linewidth=1, label="training")
     left.plot(*evaluated, marker="o", markersize=3, label="validation")
     left.set(xlabel="step", ylabel="loss (nats)")
     left.legend()
