@@ -91,6 +91,31 @@ def with_override(settings: dict[str, Any], assignment: str) -> dict[str, Any]:
     return merge(settings, value)
 
 
+def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by their dotted names as tables.
+
+    >>> nested({"train.lr": 0.1, "train.steps": 5, "base": "minilm"})
+    {'train': {'lr': 0.1, 'steps': 5}, 'base': 'minilm'}
+    """
+    tables: dict[str, Any] = {}
+    for name, value in settings.items():
+        for part in reversed(name.split(".")):
+            value = {part: value}
+        tables = merge(tables, value)
+    return tables
+
+
+def is_given(settings: Mapping[str, Any], name: str) -> bool:
+    """Whether nested settings hold one, by its dotted name; None is not given.
+
+    >>> is_given({"train": {"lr": 0.1}}, "train.lr"), is_given({"train": {"lr": None}}, "train.lr")
+    (True, False)
+    """
+    first, _, rest = name.partition(".")
+    value = settings.get(first)
+    return is_given(value, rest) if rest and isinstance(value, Mapping) else value is not None and not rest
+
+
 def merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """`first` with `second` laid over it, table by table."""
     merged = dict(first)

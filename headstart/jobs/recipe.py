@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,9 @@ import numpy as np
 
 from headstart.bases.cooccurrence_start import FEWEST_TOKENS
 from headstart.config import PretrainConfig
+from headstart.jobs.estimate import within_minutes
+from headstart.runs.watch import Watch
+from headstart.schema import is_given, merge, nested, parse
 from headstart.text.cooccurrence import LITTLE as LITTLE_TEXT
 from headstart.text.files import Reading
 from headstart.text.read import read_corpus
@@ -33,6 +36,37 @@ class Choice:
 
 
 Recipe = dict[str, Choice]  # by the dotted names of the settings
+
+
+def pretraining(named: Mapping[str, Any], minutes: float | None = None, watch: Watch | None = None) -> PretrainConfig:
+    """The settings `named`, as in config.toml. Objective "auto" and `minutes` are resolved for their text, on this machine."""
+    if named.get("objective") != "auto":
+        cfg = parse(PretrainConfig, named)
+    else:
+        cfg = parse(PretrainConfig, {**named, "objective": objective_for(named)})
+        chosen = beside(named, recipe_for(cfg))
+        cfg = parse(PretrainConfig, merge(named, nested({name: choice.value for name, choice in chosen.items()})))
+        minutes = MINUTES if minutes is None and not is_given(named, "train.steps") else minutes
+        if watch:
+            watch.note(f"Chosen: {'; '.join(choice.why for choice in chosen.values())}.")
+    return cfg if minutes is None else within_minutes(cfg, minutes)
+
+
+def objective_for(named: Mapping[str, Any]) -> str:
+    """What "auto" is, beside the settings that are named."""
+    if is_given(named, "teacher"):
+        return "distill"
+    return "causal" if is_given(named, "model.preset") and named["model"]["preset"] != "bert" else "masked"
+
+
+def beside(named: Mapping[str, Any], chosen: Recipe) -> Recipe:
+    """What remains of a choice beside the settings that are named: those win."""
+    own_tokenizer = is_given(named, "tokenizer.kind")  # which then has entries and capitals of its own
+    return {
+        name: choice
+        for name, choice in chosen.items()
+        if name == "objective" or not (is_given(named, name) or (own_tokenizer and name.startswith("tokenizer.")))
+    }
 
 
 def recipe_for(cfg: PretrainConfig) -> Recipe:

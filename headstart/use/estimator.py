@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from headstart.config import FinetuneConfig, PretrainConfig
+from headstart.config import FinetuneConfig
 from headstart.errors import DataError, Stopped, UserError, shortened
-from headstart.jobs.finetune import finetune
-from headstart.jobs.pretrain import pretrain
+from headstart.jobs.job import run_job
+from headstart.jobs.recipe import pretraining
 from headstart.models.decode import Sampling
 from headstart.quantities import counted
 from headstart.runs.run import Run
@@ -31,20 +31,24 @@ from headstart.use import language, predict
 
 
 class LanguageModel(BaseEstimator):  # type: ignore[misc]
-    """A language model from texts. `settings` are those of config.toml, such as {"model": {"size": "nano"}}."""
+    """A language model from texts. `settings` are those of config.toml, such as {"model": {"size": "nano"}}.
+
+    With objective="auto" the recipe is chosen for the texts; `minutes` trains for as many steps as fit into them here.
+    """
 
     def __init__(
         self,
         base: str | None = None,
         objective: str = "causal",
-        steps: int = 2000,
+        steps: int | None = None,  # 2,000, unless minutes or the recipe decide
         batch_size: int = 32,
         unit: str = "document",
         seed: int = 0,
         settings: dict[str, Any] | None = None,
+        minutes: float | None = None,
     ) -> None:
         self.base, self.objective, self.steps, self.batch_size = base, objective, steps, batch_size
-        self.unit, self.seed, self.settings = unit, seed, settings
+        self.unit, self.seed, self.settings, self.minutes = unit, seed, settings, minutes
 
     def fit(self, texts: Sequence[str], y: object = None) -> Self:
         folder = _Folder()
@@ -53,10 +57,14 @@ class LanguageModel(BaseEstimator):  # type: ignore[misc]
             "objective": self.objective,
             "samples": [],
             "data": {"paths": [folder.rows(texts)], "unit": self.unit},
-            "train": {"steps": self.steps, "batch_size": self.batch_size, "seed": self.seed, "tensorboard": False},
+            "train": {"batch_size": self.batch_size, "seed": self.seed, "tensorboard": False},
         }
+        if self.steps is not None:
+            given["train"]["steps"] = self.steps
+        if self.steps is not None and self.minutes is not None:
+            raise UserError("steps and minutes both set the length of the run. Give one of them.")
         with _nothing_kept():
-            pretrain(parse(PretrainConfig, merge(given, self.settings or {})), folder.run)
+            run_job(pretraining(merge(given, self.settings or {}), self.minutes), folder.run, curves=False)
         self.folder_, self.model_ = folder, language.LoadedLanguageModel.load(folder.run)
         return self
 
@@ -128,7 +136,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "train": {"lr": self.lr, "batch_size": self.batch_size, "seed": self.seed, "tensorboard": False},
         }
         with _nothing_kept():
-            finetune(parse(FinetuneConfig, merge(given, self.settings or {})), folder.run)
+            run_job(parse(FinetuneConfig, merge(given, self.settings or {})), folder.run, curves=False)
         self._use(folder, names)
         return self
 
