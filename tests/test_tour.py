@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,6 +88,16 @@ def test_it_is_estimated_and_other_verbs_refuse_it_by_name(
 ) -> None:
     assert estimate(vowels.VowelsConfig(**base))["steps"] == 150
     run_job(vowels.VowelsConfig(**base), tmp_path / "run")
-    with pytest.raises(ModelError, match="holds a vowel counter, not a classifier"):
+    with pytest.raises(ModelError, match="holds a vowel counter, not a classifier. Train one: headstart finetune"):
         LoadedClassifier.load(tmp_path / "run")
-    shutil.rmtree(tmp_path / "run")
+
+
+def test_it_is_compared_with_scratch_by_the_study_engine(
+    vowels: ModuleType, base: dict[str, Any], tmp_path: Path
+) -> None:
+    errors = vowels.compare(base["base"], base["texts"], tmp_path / "study", seeds=2)
+    assert [len(found) for found in errors.values()] == [2, 2]
+    assert max(errors["pretrained"]) < 1.5
+    made = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "study" / "cells").glob("*/result.json")}
+    assert vowels.compare(base["base"], base["texts"], tmp_path / "study", seeds=2) == errors
+    assert made == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "study" / "cells").glob("*/result.json")}

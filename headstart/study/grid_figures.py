@@ -73,6 +73,7 @@ def heatmap(results: TranslatorResults) -> Picture:
     axis.set_xticks([x + 0.5 for x in range(len(across))], names)
     axis.set_yticks([y + 0.5 for y in range(len(down))], down)
     axis.invert_yaxis()
+    axis.set_title("lowest validation loss (nats per target token)")
     return Picture("heatmap", "The lowest validation loss, in nats per target token: means over seeds.", figure)
 
 

@@ -16,6 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 import headstart
 from headstart import LanguageModel, TextClassifier
 from headstart.errors import Stopped, UserError
+from headstart.runs.run import Run
 from headstart.use import estimator
 
 GOOD, BAD = ("lovely", "warm", "bright", "clever"), ("awful", "cold", "dull", "stupid")
@@ -118,3 +119,21 @@ def test_a_fit_that_is_stopped_promises_nothing(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_public_names_are_these() -> None:
     assert headstart.TextClassifier is TextClassifier
+
+
+def test_python_chooses_the_objective_and_the_minutes_as_the_command_line_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(
+        "headstart.jobs.recipe.within_minutes",
+        lambda cfg, minutes: (
+            asked.append(minutes),
+            cfg.model_copy(update={"train": cfg.train.model_copy(update={"steps": 2})}),
+        )[1],
+    )
+    model = LanguageModel(objective="auto", unit="line", settings={"train": {"threads": 1}}).fit(X)
+    config = Run.open(model.folder_.run).config
+    assert (config.objective, config.train.steps, config.start) == ("masked", 2, "random")
+    LanguageModel(minutes=0.5, unit="line", settings=SMALL).fit(X)
+    assert asked == [10.0, 0.5]
+    with pytest.raises(UserError, match="steps and minutes"):
+        LanguageModel(steps=5, minutes=1).fit(X)
