@@ -88,7 +88,7 @@ def test_it_is_estimated_and_other_verbs_refuse_it_by_name(
 ) -> None:
     assert estimate(vowels.VowelsConfig(**base))["steps"] == 150
     run_job(vowels.VowelsConfig(**base), tmp_path / "run")
-    with pytest.raises(ModelError, match="holds a vowel counter, not a classifier. Train one: headstart finetune"):
+    with pytest.raises(ModelError, match=r"holds a vowel counter, not a classifier\. Train one: headstart finetune"):
         LoadedClassifier.load(tmp_path / "run")
 
 

@@ -112,7 +112,7 @@ def test_a_fit_that_is_stopped_promises_nothing(monkeypatch: pytest.MonkeyPatch)
     def stopped(*_: object) -> None:
         raise Stopped("at step 3 of 30", 2)
 
-    monkeypatch.setattr(estimator, "pretrain", stopped)
+    monkeypatch.setattr(estimator, "run_job", stopped)
     with pytest.raises(Stopped, match=r"^Stopped at step 3 of 30; nothing of it is kept\. fit begins anew\.$"):
         LanguageModel().fit(X)
 
