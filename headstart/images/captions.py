@@ -58,6 +58,14 @@ class CaptionParts:
     def parts(self) -> dict[str, Captions]:
         return {"train": self.train, "valid": self.valid, "test": self.test}
 
+    def note(self) -> str:
+        """What to report before training."""
+        images, captions = self.facts()["images"], self.facts()["captions"]
+        return (
+            f"{images['train']:,} training, {images['valid']:,} validation, {images['test']:,} test images with "
+            f"{captions['train']:,}, {captions['valid']:,} and {captions['test']:,} captions."
+        )
+
     def facts(self) -> CaptionFacts:
         """Sizes, for data.json."""
         parts = self.parts()

@@ -21,7 +21,7 @@ from headstart.config import FinetuneConfig, usual_rate
 from headstart.errors import ConfigError
 from headstart.jobs.cards import classifier_card
 from headstart.jobs.job import Job, Kept, run_job
-from headstart.jobs.receipt import moved, transfer
+from headstart.jobs.receipt import finetune_receipt, moved
 from headstart.models.base import freeze
 from headstart.models.heads import POOLS, ClassHead, Model
 from headstart.runs.checkpoint import Progress, load_weights, weights
@@ -43,8 +43,6 @@ from headstart.text.hygiene import refuse_leaks
 from headstart.text.read import text_files
 from headstart.text.split import Labelled, LabelledFacts, draw, split_labelled
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
-
-PREDICTED = 150  # bytes beside the text of a test row in predictions.jsonl
 
 
 def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:
@@ -92,17 +90,13 @@ class Finetuning(Job[FinetuneConfig]):
         parts = data.parts().values()
         text, valid, test = (ClassifyText(rows, data.labels, tokenizer, model.base, cfg.long) for rows in parts)
         fitted = [text.texts[i] for i in rows_to_fit(len(text.texts))]
-        every = [
-            e.text for rows in whole.parts().values() for e in rows
-        ]  # also the rows of other runs, and of the test
+        every = [e.text for rows in whole.parts().values() for e in rows]  # of other runs and of the test too
         read = every if cfg.features or cfg.scope == "head" else [*fitted, *valid.texts]
         features = FrozenFeatures(model, tokenizer, cfg, read, pools)
-        probe_first = taken is not None and (cfg.fit_head or len(pools) > 1)  # fresh weights have nothing to probe
-        probes = (
-            probe_poolings(model.head, pools, features, (text.texts, text.targets), (valid.texts, valid.targets))
-            if probe_first
-            else ()
-        )
+        probes: tuple[Probe, ...] = ()  # fresh weights have nothing to probe
+        if taken and (cfg.fit_head or len(pools) > 1):
+            rows = (text.texts, text.targets), (valid.texts, valid.targets)
+            probes = probe_poolings(model.head, pools, features, *rows)
         pool = best_probe(probes).pool if probes else pools[0]
         model.head.pool = POOLS[pool]
         if probes and cfg.fit_head:
@@ -119,20 +113,6 @@ class Finetuning(Job[FinetuneConfig]):
 
     def measured(self) -> Iterable[ClassBatch]:
         return self.valid.measured()
-
-    @property
-    def held_out(self) -> bool:
-        return bool(self.data.valid)
-
-    @property
-    def head(self) -> HeadSpec:
-        assert self.cfg.pool, "resolved"
-        return HeadSpec("classify", tuple(self.data.labels), self.cfg.pool, self.cfg.head_dropout, self.cfg.long)
-
-    @property
-    def probe(self) -> Probe | None:
-        """The one that the head starts from."""
-        return next((p for p in self.probes if p.pool == self.cfg.pool), None) if self.cfg.fit_head else None
 
     @cached_property
     def _facts(self) -> LabelledFacts:
@@ -151,10 +131,7 @@ class Finetuning(Job[FinetuneConfig]):
 
     def notes(self) -> Iterator[str]:
         data, facts = self.data, self._facts
-        counts = ", ".join(f"{label} {count}" for label, count in list(facts["labels"]["train"].items())[:10])
-        yield f"{len(data.train)} training, {len(data.valid)} validation, {len(data.test)} test rows; labels: {counts}."
-        warnings = facts["hygiene"]["warnings"] if facts["hygiene"] else data.reading.notes()
-        yield from (f"Note: {warning}" for warning in warnings)
+        yield from data.notes(facts)
         if self.cfg.fit_head and self.source and self.cfg.init == "pretrained" and not self.probes:
             yield "Note: a label has no training rows, so the head starts from random weights, not from a linear probe."
         if len(self.probes) > 1 and self.probes[0].accuracy is not None:
@@ -165,16 +142,7 @@ class Finetuning(Job[FinetuneConfig]):
             yield f"Note: texts longer than the base's context were cut: {cut} rows."
 
     def receipt(self) -> dict[str, Any]:
-        named_tensors = transfer(self.model, self.source if self.cfg.init == "pretrained" else None)
-        return {
-            "base": self.cfg.base,
-            "init": self.cfg.init,
-            "head_strength": self.probe.c if self.probe else None,
-            "pool": self.cfg.pool,
-            "usual_pool": usual_pool(self.cfg.model),
-            "probe_accuracy": {probe.pool: probe.accuracy for probe in self.probes},
-            **named_tensors,
-        }
+        return {**finetune_receipt(self.cfg, self.model, self.source, self.probes)}
 
     def finish_training(self) -> None:
         if self.cfg.scope == "lora":
@@ -201,18 +169,17 @@ class Finetuning(Job[FinetuneConfig]):
         with_texts = self.cfg.predictions == "texts"
         run.write_lines("predictions.jsonl", prediction_records(self.data.test, labels, scores, with_texts))
         clean = sorted(set(range(len(predicted))) - set(overlap))
-        rest = (
-            class_scores([text.targets[i] for i in clean], [predicted[i] for i in clean], len(labels))
-            if clean
-            else None
-        )
-        return {**class_scores(text.targets, predicted, len(labels)), "without_overlap": rest if overlap else None}
+        targets, guesses = [text.targets[i] for i in clean], [predicted[i] for i in clean]
+        rest = class_scores(targets, guesses, len(labels)) if overlap and clean else None
+        return {**class_scores(text.targets, predicted, len(labels)), "without_overlap": rest}
 
     def card(self, result: Mapping[str, Any]) -> str:
         return classifier_card(self.cfg, self.data, result)
 
     def save(self, folder: Path, card: str) -> None:
-        write_model(folder, Saved(self.model, self.tokenizer, self.cfg.model, self.head), card)
+        pool = self.cfg.pool or usual_pool(self.cfg.model)
+        head = HeadSpec("classify", tuple(self.data.labels), pool, self.cfg.head_dropout, self.cfg.long)
+        write_model(folder, Saved(self.model, self.tokenizer, self.cfg.model, head), card)
 
     @classmethod
     def for_estimate(cls, cfg: FinetuneConfig) -> FinetuneConfig:
@@ -221,13 +188,11 @@ class Finetuning(Job[FinetuneConfig]):
 
     @property
     def prediction_bytes(self) -> int:
-        return sum(len(example.text.encode()) + PREDICTED for example in self.data.test)
+        return sum(len(example.text.encode()) + 150 for example in self.data.test)  # 150 beside the text
 
     def closing_costs(self, evaluation: float) -> dict[str, float]:
         train, valid, labels = len(self.data.train), len(self.data.valid), len(self.data.labels)
-        reading = (
-            0.0 if self.cfg.scope == "head" else evaluation / max(1, valid)
-        )  # a frozen base has read all rows by then
+        reading = 0.0 if self.cfg.scope == "head" else evaluation / max(1, valid)  # frozen: all rows are read by then
         taken = self.source is not None and self.cfg.init == "pretrained"
         pools = len(pools_to_try(self.cfg.model)) if taken else 0
         probing = pools * probing_seconds(train, valid, self.cfg.model.width, labels)

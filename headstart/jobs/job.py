@@ -70,6 +70,7 @@ class Job(ABC, Generic[C]):
     cfg: C  # with what the data and the base decide filled in
     tokenizer: Tokenizer
     text: Any  # the training texts; `text.rows` are their tokens
+    valid: Any  # the validation texts, likewise
     model: nn.Module  # what learns
     task: Task[Any, Any]
     batches: Batches[Any]
@@ -117,7 +118,7 @@ class Job(ABC, Generic[C]):
     @property
     def held_out(self) -> bool:
         """Whether there are rows to validate on."""
-        return True
+        return len(self.valid.rows) > 0
 
     def notes(self) -> Iterator[str]:
         """What to report before the first step."""

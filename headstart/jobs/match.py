@@ -17,17 +17,10 @@ from torch import nn
 from headstart.bases.caption_vectors import caption_vectors
 from headstart.bases.image_index import Checked, check_images
 from headstart.bases.matcher import index_of, open_encoder, open_text_tower, write_dual
-from headstart.config import MatchConfig, TrainConfig
+from headstart.config import MatchConfig
 from headstart.errors import DataError, ModelError
-from headstart.images.captions import (
-    Captioned,
-    CaptionParts,
-    Captions,
-    blank_notes,
-    read_captions,
-    split_captions,
-    table_of,
-)
+from headstart.images import captions
+from headstart.images.captions import Captioned, CaptionParts, Captions
 from headstart.images.read import bad_notes, refuse_bad
 from headstart.jobs.cards import matcher_card
 from headstart.jobs.job import Amount, Job, Kept, run_job
@@ -38,18 +31,9 @@ from headstart.runs.checkpoint import Progress
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
 from headstart.shapes import DualConfig
+from headstart.tasks import retrieve
 from headstart.tasks.canonical import start_canonical
-from headstart.tasks.retrieve import (
-    Embedded,
-    MatchScores,
-    Pairs,
-    RawPairs,
-    Retrieve,
-    RetrieveRaw,
-    RetrieveSeen,
-    SeenPairs,
-    chance,
-)
+from headstart.tasks.retrieve import Embedded, MatchScores, Pairs, Retrieve
 from headstart.text.batch import Batches
 from headstart.text.split import digest
 from headstart.text.tokenizer import Tokenizer
@@ -79,12 +63,12 @@ class Matching(Job[MatchConfig]):
 
     @classmethod
     def files(cls, cfg: MatchConfig) -> list[Path]:
-        return [table_of(cfg.data.pairs)]
+        return [captions.table_of(cfg.data.pairs)]
 
     @classmethod
     def prepare(cls, cfg: MatchConfig, kept: Kept[MatchConfig], watch: Watch) -> Self:
         """Captions, images, towers, and projections as they begin."""
-        found, device = read_captions(cfg.data), cfg.train.device
+        found, device = captions.read_captions(cfg.data), cfg.train.device
         base = open_text_tower(cfg.text)
         torch.manual_seed(cfg.train.seed)
         encoder, image = open_encoder(cfg.image, cfg.patches, cfg.image_size)
@@ -102,28 +86,31 @@ class Matching(Job[MatchConfig]):
             seen = None
         checked: Checked = seen or check_images(found.folder, files, watch)
         refuse_bad(checked.bad, cfg.data.strict, len(checked.contents), str(found.folder))
-        for note in (*found.reading.notes(), *bad_notes(checked.bad), *blank_notes(found.blank)):
+        for note in (*found.reading.notes(), *bad_notes(checked.bad), *captions.blank_notes(found.blank)):
             watch.note(f"Note: {note}")  # before the rest is found to be too few
-        parts = split_captions(found, checked.contents, cfg.data)
+        parts = captions.split_captions(found, checked.contents, cfg.data)
         started: dict[str, float] = {}
-        pairs: Pairs[Any] = RawPairs(
+        pairs: Pairs[Any] = retrieve.RawPairs(
             base.tokenizer, base.config.causal, base.config.context, found.folder, image.pixels
         )
-        task: Retrieve[Any, Any] = RetrieveRaw()
+        task: Retrieve[Any, Any] = retrieve.RetrieveRaw()
         if seen is not None:
             texts = sorted({text for file in seen.files for text in found.captions[file]})
             vectors = caption_vectors(dual.text, texts, base.tokenizer, shape, device)
-            kept_pairs = SeenPairs(texts, vectors, seen.files, seen.vectors)
+            kept_pairs = retrieve.SeenPairs(texts, vectors, seen.files, seen.vectors)
             if cfg.canonical:
                 started = start_canonical(space, kept_pairs.whole(parts.train), list(kept_pairs.measured(parts.valid)))
             if cfg.scope == "head":
-                pairs, task = kept_pairs, RetrieveSeen()
+                pairs, task = kept_pairs, retrieve.RetrieveSeen()
         dual.to(device)
         if cfg.scope == "head":
             dual.requires_grad_(False)
             space.requires_grad_(True)
         batches = pairs.batches(parts.train, cfg.train.batch_size, cfg.train.seed)
-        cfg = cfg.model_copy(update={"pool": pool, "train": _schedule(cfg, batches)})
+        per_epoch = -(-batches.per_epoch // cfg.train.accumulate)
+        steps = cfg.train.steps or cfg.epochs * per_epoch
+        schedule = cfg.train.scheduled(steps, eval_every=max(per_epoch, steps // EVALUATIONS))
+        cfg = cfg.model_copy(update={"pool": pool, "train": schedule})
         model = space if cfg.scope == "head" else dual
         return cls(cfg, shape, found, parts, checked, base.tokenizer, dual, model, pairs, task, batches, started)
 
@@ -134,10 +121,12 @@ class Matching(Job[MatchConfig]):
     def measured(self) -> Iterable[Any]:
         return self.pairs.measured(self.parts.valid)
 
+    held_out = True
+
     @property
     def amount(self) -> Amount:
-        captions = [text for texts in self.parts.train.values() for text in texts]
-        return Amount(len(captions), len(self.tokenizer.encode(captions).ids), self.tokenizer.size)
+        texts = [text for texts in self.parts.train.values() for text in texts]
+        return Amount(len(texts), len(self.tokenizer.encode(texts).ids), self.tokenizer.size)
 
     def facts(self, before: Mapping[str, Any]) -> dict[str, Any]:
         """A run that goes on must find the same images."""
@@ -163,12 +152,7 @@ class Matching(Job[MatchConfig]):
         return {"split.json": {name: {f: contents[f] for f in part} for name, part in self.parts.parts().items()}}
 
     def notes(self) -> Iterator[str]:
-        facts = self.parts.facts()
-        images, captions = facts["images"], facts["captions"]
-        yield (
-            f"{images['train']:,} training, {images['valid']:,} validation, {images['test']:,} test images with "
-            f"{captions['train']:,}, {captions['valid']:,} and {captions['test']:,} captions."
-        )
+        yield self.parts.note()
 
     def receipt(self) -> dict[str, Any]:
         towers = ["text"] if self.cfg.image == "transformer" else ["text", "image"]  # that do not start from nothing
@@ -187,7 +171,7 @@ class Matching(Job[MatchConfig]):
             "text": self.cfg.text,
             "image": self.cfg.image,
             "start": self.started or None,
-            "valid": {**(progress.best or {}), **scores_of(self._embedded(self.parts.valid))},
+            "valid": {**(progress.best or {}), **self._embedded(self.parts.valid).match_scores()},
             "test": self._tested(run) if self.parts.test else None,
             "bad_images": len(self.images.bad),
         }
@@ -201,22 +185,10 @@ class Matching(Job[MatchConfig]):
         part = self.parts.test
         found = self._embedded(part)
         run.write_lines("predictions.jsonl", [{**row} for row in found.retrieved(part)])
-        return scores_of(found)
+        return found.match_scores()
 
     def card(self, result: Mapping[str, Any]) -> str:
         return matcher_card(self.cfg, result)
 
     def save(self, folder: Path, card: str) -> None:
         write_dual(folder, self.dual, self.shape, card)
-
-
-def scores_of(found: Embedded) -> MatchScores:
-    """Recall both ways, and what chance would score."""
-    images, captions = len(found.images), len(found.texts)
-    return {"images": images, "captions": captions, **found.recalls(), "chance": chance(found.counts)}
-
-
-def _schedule(cfg: MatchConfig, batches: Batches[Any]) -> TrainConfig:
-    per_epoch = -(-batches.per_epoch // cfg.train.accumulate)
-    steps = cfg.epochs * per_epoch
-    return cfg.train.scheduled(steps, eval_every=max(per_epoch, (cfg.train.steps or steps) // EVALUATIONS))

@@ -15,7 +15,7 @@ from headstart.config import PretrainConfig
 from headstart.jobs.cards import language_model_card
 from headstart.jobs.curves import reference_losses, training_curve
 from headstart.jobs.job import Job, Kept, Sample, run_job
-from headstart.models.decode import LanguageStep, Sampling, generate
+from headstart.models.decode import Sampling
 from headstart.models.heads import LanguageHead, Model, VectorHead
 from headstart.quantities import counted
 from headstart.runs.checkpoint import Progress, load_weights, weights
@@ -24,10 +24,10 @@ from headstart.runs.run import Run
 from headstart.runs.watch import Watch
 from headstart.shapes import ModelConfig
 from headstart.tasks.distill import Distill, DistillScores, TaughtText, Teacher
-from headstart.tasks.language import Language, LanguageText
+from headstart.tasks.language import Language, LanguageText, continuation
 from headstart.tasks.metrics import LanguageScores
 from headstart.text.batch import Batch, Batches
-from headstart.text.read import passed_over, text_files
+from headstart.text.read import passed_over_notes, text_files
 from headstart.text.split import Corpus, split_corpus
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
 from headstart.text.word_vectors import known_vectors, vector_files
@@ -94,10 +94,6 @@ class Pretraining(Job[PretrainConfig]):
         return self.valid.measured(self.evaluation_tokens)
 
     @property
-    def held_out(self) -> bool:
-        return bool(self.corpus.valid)
-
-    @property
     def evaluation_tokens(self) -> int:
         """Validation tokens that are enough to follow the training and to choose the weights to keep."""
         return max(FEWEST_EVALUATED, int(EVALUATED * self.training_tokens))
@@ -135,9 +131,7 @@ class Pretraining(Job[PretrainConfig]):
             yield f"Distilling the vectors that {cfg.teacher} gives to parts of the text."
         if self.fresh:
             yield f"Note: {cfg.base} has no language-model head, so it gets a new one."
-        if skipped := passed_over(cfg.data.paths):
-            names = ", ".join(p.name for p in skipped[:5])
-            yield f"Note: {counted(len(skipped), 'file', 'was', 'were')} not read: {names}."
+        yield from passed_over_notes(cfg.data.paths)
         passes = f"about {self.training_tokens / max(1, len(text.rows.ids)):.1f} epochs"
         each = passes if text.packed else counted(cfg.train.steps, "step")
         yield f"{counted(len(text.rows), 'text')}, {len(text.rows.ids):,} tokens, a vocabulary of {vocab:,}; {each}."
@@ -146,7 +140,9 @@ class Pretraining(Job[PretrainConfig]):
         """The prompts continued, by a model that can."""
         causal = self.cfg.objective == "causal" and self.cfg.model.causal
         prompts = self.cfg.samples if causal else ()
-        return [Sample(p, t, t) for p in prompts for t in [sample(self.model, self.tokenizer, p, self.cfg)]]
+        how = Sampling(temperature=0.8, top_k=40, seed=self.cfg.train.seed)
+        ask = (self.model, self.tokenizer, self.cfg.data.boundaries, SAMPLE_TOKENS, how, self.cfg.train.device)
+        return [Sample(prompt, text, text) for prompt in prompts for text in [continuation(prompt, *ask)]]
 
     def scores(self, run: Run, progress: Progress) -> dict[str, Any]:
         valid = self._validated() if self.held_out else None
@@ -186,15 +182,6 @@ class Pretraining(Job[PretrainConfig]):
         valid, train = len(self.valid.rows.ids), len(self.text.rows.ids)
         measured = (valid + min(FINAL_TOKENS, train)) / max(1, min(valid, self.evaluation_tokens))
         return {"closing_seconds": round(measured * evaluation, 3)}
-
-
-def sample(model: Model, tokenizer: Tokenizer, prompt: str, cfg: PretrainConfig) -> str:
-    """A continuation of `prompt` at temperature 0.8."""
-    ids = tokenizer.encode([prompt], cfg.data.boundaries, end=False)[0].tolist() or [tokenizer.start]
-    start = torch.tensor([ids], device=cfg.train.device)
-    how = Sampling(temperature=0.8, top_k=40, seed=cfg.train.seed)
-    chosen = generate(LanguageStep(model), start, SAMPLE_TOKENS, tokenizer.end, how, never=tokenizer.suppressed)
-    return tokenizer.decode([*ids, *(choice.id for choice in chosen)])
 
 
 def _resolved(

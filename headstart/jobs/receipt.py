@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
+from headstart.bases.linear_probe import Probe
 from headstart.bases.lora import plain_name
+from headstart.config import FinetuneConfig
 from headstart.models.base import Base
 from headstart.models.dual import DualEncoder
 from headstart.models.heads import Model
 from headstart.runs.checkpoint import Tensors, fingerprint, weights
 from headstart.runs.model_dir import Saved
+from headstart.shapes import usual_pool
 
 
 class Transfer(TypedDict):
@@ -40,6 +43,33 @@ def transfer(model: Model, source: Saved | None) -> Transfer:
         "unused": sorted([*(set(heads) - set(source.fresh)), *source.unused]) if source else [],
         "base_sha256_before": fingerprint(base),
         "frozen": {name: fingerprint({name: base[name]}) for name in _frozen(model.base)},
+    }
+
+
+class FinetuneReceipt(Transfer):
+    """receipt.json of a classifier."""
+
+    base: str
+    init: str
+    head_strength: float | None  # C of the linear probe that the head starts from
+    pool: str | None
+    usual_pool: str
+    probe_accuracy: dict[str, float | None]  # by pooling
+
+
+def finetune_receipt(
+    cfg: FinetuneConfig, model: Model, source: Saved | None, probes: Sequence[Probe]
+) -> FinetuneReceipt:
+    """What a classifier took over, and what its head starts from."""
+    start = next((probe.c for probe in probes if probe.pool == cfg.pool), None) if cfg.fit_head else None
+    return {
+        "base": cfg.base,
+        "init": cfg.init,
+        "head_strength": start,
+        "pool": cfg.pool,
+        "usual_pool": usual_pool(cfg.model),
+        "probe_accuracy": {probe.pool: probe.accuracy for probe in probes},
+        **transfer(model, source if cfg.init == "pretrained" else None),
     }
 
 

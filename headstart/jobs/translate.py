@@ -21,16 +21,14 @@ from headstart.bases.translator import (
     write_translator,
 )
 from headstart.config import TranslateConfig
-from headstart.errors import DataError
 from headstart.jobs.cards import translator_card
 from headstart.jobs.job import Job, Kept, Sample, run_job
 from headstart.models.seq2seq import Seq2Seq
-from headstart.quantities import counted
 from headstart.runs.checkpoint import Progress
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
 from headstart.tasks.translate import PairBatch, Translate, TranslateText
-from headstart.tasks.translation_scores import PairScores, Scored, where_it_fails
+from headstart.tasks.translation_scores import where_it_fails
 from headstart.text.batch import Batches
 from headstart.text.pairs import Pairs, references, split_pairs
 from headstart.text.read import text_files
@@ -75,12 +73,8 @@ class Translating(Job[TranslateConfig]):
             source = tokenizer_for([p.source for p in data.train], cfg.source)
             target = tokenizer_for([p.target for p in data.train], cfg.target)
         text, valid, test = (TranslateText(rows, source, target, cfg.model.context) for rows in data.parts().values())
-        for name, part in zip(data.parts(), (text, valid, test), strict=True):
-            if part.left_out and not part.pairs:
-                raise DataError(
-                    f"No {PARTS[name]} pair fits into the {cfg.model.context} tokens of the model. Raise them with --context.",
-                    "DATA_SMALL",
-                )
+        for name, part in zip(PARTS, (text, valid, test), strict=True):
+            part.must_fit(f"No {PARTS[name]} pair", cfg.model.context)
         longest = min(text.longest, cfg.model.context)
         shape = cfg.model.model_copy(update={"vocab": source.size, "target_vocab": target.size, "longest": longest})
         batches = text.batches(cfg.train.batch_size, cfg.train.seed)
@@ -125,10 +119,7 @@ class Translating(Job[TranslateConfig]):
             f"{rows['train']:,} training, {rows['valid']:,} validation, {rows['test']:,} test pairs; vocabularies of "
             f"{self.tokenizer.size:,} and {self.target.size:,}."
         )
-        yield from (f"Note: {note}" for note in self.data.reading.notes())
-        if self.data.blank:
-            yield f"Note: left out {counted(self.data.blank, 'pair')} with an empty side."
-        yield from (f"Note: no pair has the source '{t}', which was to be held out." for t in self.data.not_there)
+        yield from self.data.notes()
         long = ", ".join(
             f"{text.left_out} of {rows[name]} {name}" for name, text in self.parts.items() if text.left_out
         )
@@ -144,24 +135,20 @@ class Translating(Job[TranslateConfig]):
         return [Sample(source, text, f"{source} -> {text}") for source, text in zip(self.shown, made, strict=True)]
 
     def scores(self, run: Run, progress: Progress) -> dict[str, Any]:
+        rows = rows_scored(self.translator, self.valid.pairs, self.cfg.split, self.cfg.beam)
         return {
             "kind": self.cfg.model.kind,
             "hidden": self.cfg.model.hidden,
             "overlapping": self.data.overlapping,
-            "valid": {**(progress.best or {}), **self._scored(self.valid)[0]},
+            "valid": {**(progress.best or {}), **scores_of(self.translator, self.valid, rows)},
             "test": self._tested(run) if self.test.pairs else None,
             "samples": {sample.prompt: sample.text for sample in self.samples()},
         }
 
-    def _scored(self, text: TranslateText) -> tuple[PairScores, list[Scored]]:
-        """The scores of a translation of each source, and the translations."""
-        rows = rows_scored(self.translator, text.pairs, self.cfg.split, self.cfg.beam)
-        return scores_of(self.translator, text, rows), rows
-
     def _tested(self, run: Run) -> dict[str, Any]:
-        scores, rows = self._scored(self.test)
+        rows = rows_scored(self.translator, self.test.pairs, self.cfg.split, self.cfg.beam)
         run.write_lines("predictions.jsonl", [asdict(row) for row in rows])
-        return {**scores, "fails": where_it_fails(rows)}
+        return {**scores_of(self.translator, self.test, rows), "fails": where_it_fails(rows)}
 
     def card(self, result: Mapping[str, Any]) -> str:
         return translator_card(self.cfg, result)

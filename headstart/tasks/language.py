@@ -11,6 +11,7 @@ from torch import Tensor
 
 from headstart.config import PretrainConfig
 from headstart.errors import ConfigError, DataError
+from headstart.models.decode import LanguageStep, Sampling, generate
 from headstart.models.heads import Model
 from headstart.tasks.metrics import LanguageScores, language_scores, prefix_entropy, summed
 from headstart.text.batch import (
@@ -125,3 +126,13 @@ class LanguageText:
         if not (lossless and self.causal and self.cfg.data.boundaries):
             return None
         return sum(len(text.encode()) for text in texts)
+
+
+def continuation(
+    prompt: str, model: Model, tokenizer: Tokenizer, boundaries: bool, tokens: int, how: Sampling, device: str = "cpu"
+) -> str:
+    """`prompt` with up to `tokens` more tokens after it."""
+    ids = tokenizer.encode([prompt], boundaries, end=False)[0].tolist() or [tokenizer.start]
+    start = torch.tensor([ids], device=device)
+    chosen = generate(LanguageStep(model), start, tokens, tokenizer.end, how, never=tokenizer.suppressed)
+    return tokenizer.decode([*ids, *(choice.id for choice in chosen)])

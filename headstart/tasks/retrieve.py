@@ -270,6 +270,11 @@ class Embedded:
     def recalls(self) -> Recalls:
         return recalls(self.scores, self.owner.cpu().numpy())
 
+    def match_scores(self) -> MatchScores:
+        """Recall both ways, and what chance would score."""
+        counts = {"images": len(self.images), "captions": len(self.texts)}
+        return {**counts, **self.recalls(), "chance": chance(self.counts)}  # type: ignore[typeddict-item]
+
     def retrieved(self, part: Captions) -> list[Retrieved]:
         """What is found for each caption of `part`, which these are the vectors of."""
         files, owner, scores = list(part), self.owner.cpu().numpy(), self.scores

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from headstart.errors import DataError
 from headstart.models.decode import Hypothesis, TranslationStep, search
 from headstart.models.seq2seq import Seq2Seq
 from headstart.shapes import IGNORE
@@ -77,6 +78,12 @@ class TranslateText:
         self.sources = sources if fits.all() else TokenRows.of(sources[i] for i in kept)
         self.rows = targets if fits.all() else TokenRows.of(targets[i] for i in kept)
         self.unknown = source.unknown(self.sources) + target.unknown(self.rows)
+
+    def must_fit(self, what: str, context: int) -> None:
+        if self.left_out and not self.pairs:
+            raise DataError(
+                f"{what} fits into the {context} tokens of the model. Raise them with --context.", "DATA_SMALL"
+            )
 
     @property
     def longest(self) -> int:

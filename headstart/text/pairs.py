@@ -10,7 +10,7 @@ All translations of one source stand on the same side of a split, so nothing tha
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TypedDict
 
 from headstart.config import PairsConfig
 from headstart.errors import DataError
+from headstart.quantities import counted
 from headstart.text.duplicates import normal
 from headstart.text.files import PLAIN, Reading, is_blank, lines, read_text
 from headstart.text.read import squeezed
@@ -56,6 +57,13 @@ class Pairs:
     held_out: int  # pairs that the settings keep away from training
     not_there: tuple[str, ...] = ()  # sources that were to be kept away and that no pair has
     reading: Reading = PLAIN
+
+    def notes(self) -> Iterator[str]:
+        """What to report of the pairs that were read."""
+        yield from (f"Note: {note}" for note in self.reading.notes())
+        if self.blank:
+            yield f"Note: left out {counted(self.blank, 'pair')} with an empty side."
+        yield from (f"Note: no pair has the source '{text}', which was to be held out." for text in self.not_there)
 
     def parts(self) -> dict[str, list[Pair]]:
         return {"train": self.train, "valid": self.valid, "test": self.test}

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from headstart.config import LabelledConfig, Unit
 from headstart.errors import DataError
+from headstart.quantities import counted
 from headstart.text.classes import spellings
 from headstart.text.files import PLAIN, STRETCH, Reading, check_file, is_blank, lines, read_text
 from headstart.text.separated import SEPARATORS, Header
@@ -228,15 +229,17 @@ def _sentences(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def passed_over(paths: Sequence[str | Path]) -> list[Path]:
-    """Files in the folders among `paths` that are not read, hidden ones aside."""
-    return sorted(
+def passed_over_notes(paths: Sequence[str | Path]) -> list[str]:
+    """What to report of files in the folders among `paths` that are not read, hidden ones aside."""
+    skipped = sorted(
         p
         for folder in map(Path, paths)
         if os.path.isdir(folder)
         for p in folder.rglob("*")
         if p.is_file() and not _is_readable(p) and not p.name.startswith(".")
     )
+    names = ", ".join(p.name for p in skipped[:5])
+    return [f"Note: {counted(len(skipped), 'file', 'was', 'were')} not read: {names}."] if skipped else []
 
 
 def _is_readable(path: Path) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypedDict, TypeVar
 
@@ -55,6 +55,13 @@ class Labelled:
     def commonest(self) -> str:
         """The majority class of the training rows: always predicting it is the least that a model must beat."""
         return Counter(e.label for e in self.train).most_common(1)[0][0]
+
+    def notes(self, facts: LabelledFacts) -> Iterator[str]:
+        """What to report of the rows before training."""
+        counts = ", ".join(f"{label} {count}" for label, count in list(facts["labels"]["train"].items())[:10])
+        yield f"{len(self.train)} training, {len(self.valid)} validation, {len(self.test)} test rows; labels: {counts}."
+        warnings = facts["hygiene"]["warnings"] if facts["hygiene"] else self.reading.notes()
+        yield from (f"Note: {warning}" for warning in warnings)
 
     def majority_scores(self) -> dict[str, str | float]:
         """The majority class, and the accuracy of always predicting it in each part that has rows."""

@@ -13,7 +13,6 @@ from headstart.config import CaptionsConfig
 from headstart.errors import DataError, UserError
 from headstart.images.captions import read_captions
 from headstart.images.read import refuse_bad
-from headstart.jobs.match import scores_of
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
 from headstart.tasks.metrics import ClassScores, class_scores
@@ -58,7 +57,7 @@ def evaluate(model: str, data: CaptionsConfig, watch: Watch | None = None) -> Ma
         torch.tensor([i for i, _ in texts]),
     )
     return {
-        **scores_of(embedded),
+        **embedded.match_scores(),
         "trained_on": trained_on(model, seen.contents),
         "blank_rows": found.blank,
         "bad_images": seen.bad,

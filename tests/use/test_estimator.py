@@ -109,7 +109,7 @@ def test_a_row_without_a_label_is_told_with_its_place(gap: object) -> None:
 
 
 def test_a_fit_that_is_stopped_promises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*_: object) -> None:
+    def stopped(*_: object, **__: object) -> None:
         raise Stopped("at step 3 of 30", 2)
 
     monkeypatch.setattr(estimator, "run_job", stopped)

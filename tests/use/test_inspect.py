@@ -18,12 +18,12 @@ from typer.testing import CliRunner
 
 from headstart.cli import app
 from headstart.errors import ConfigError, ModelError, UserError
-from headstart.jobs.pretrain import sample
 from headstart.models.decode import Sampling
 from headstart.runs.model_dir import HeadSpec, build_model
 from headstart.shapes import TransformerConfig
 from headstart.show.attention import AttentionMaps
 from headstart.show.probabilities import TokenProbabilities
+from headstart.tasks.language import continuation
 from headstart.text.tokenizer import Tokenizer
 from headstart.use.inspect import Inspector, attention_maps, inspect
 from headstart.use.language import LoadedLanguageModel
@@ -92,7 +92,11 @@ def test_what_no_text_has_is_written_nowhere(runs: dict[str, Path], monkeypatch:
     monkeypatch.setattr(Tokenizer, "suppressed", property(lambda self: [i for i in range(self.size) if i != word]))
     assert {t["id"] for t in lm.generate("film 7", 6, Sampling(), 0)["tokens"]} == {word}
     assert {p.id for p in probabilities(runs["lm"], "film 7", tokens=6).places if p.generated} == {word}
-    assert set(sample(model, tokenizer, "film 7", lm.config).removeprefix("film 7").split()) == {"lovely"}
+    assert set(
+        continuation("film 7", model, tokenizer, lm.config.data.boundaries, 40, Sampling())
+        .removeprefix("film 7")
+        .split()
+    ) == {"lovely"}
 
 
 def test_the_perplexity_is_that_of_the_tokens(runs: dict[str, Path]) -> None:
