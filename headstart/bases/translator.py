@@ -64,6 +64,18 @@ class Translator:
                 )
         return rows
 
+    def must_read(self, texts: Sequence[str], split: str) -> None:
+        """Refuse texts that the model cannot read, whole or word by word."""
+        self.rows([part for text in texts for part in parts_of(text, split)])
+
+    def write(self, folder: Path, card: str) -> None:
+        """Everything but the tokenizers, which a run writes when it begins; the weights last."""
+        described = {
+            "model_type": "headstart_seq2seq",
+            "headstart": {"model": self.config.model_dump(), "head": "translate"},
+        }
+        write_parts(folder, described, card, weights(self.model))
+
     def translate(self, texts: Sequence[str], beams: int = 1, length_penalty: float = 1.0) -> list[list[Translation]]:
         """The best `beams` translations of each text, best first."""
         each = list(dict.fromkeys(texts))  # words come again
@@ -120,15 +132,6 @@ def scores_of(translator: Translator, text: TranslateText, rows: Sequence[Scored
 def tokens_of(tokenizer: Tokenizer) -> Callable[[str], list[str]]:
     """What cuts a translation into the tokens of its own vocabulary."""
     return lambda text: [tokenizer.piece(int(i)) for i in tokenizer.encode([text], boundaries=False)[0]]
-
-
-def write_translator(folder: Path, translator: Translator, card: str) -> None:
-    """Everything but the tokenizers, which a run writes when it begins; the weights last."""
-    described = {
-        "model_type": "headstart_seq2seq",
-        "headstart": {"model": translator.config.model_dump(), "head": "translate"},
-    }
-    write_parts(folder, described, card, weights(translator.model))
 
 
 def read_translator(folder: Path) -> Translator:

@@ -19,9 +19,10 @@ from headstart.bases.lora import add_lora, merge_lora
 from headstart.bases.pretrained import open_base, within
 from headstart.config import FinetuneConfig, usual_rate
 from headstart.errors import ConfigError
+from headstart.jobs.answers import FinetuneAnswer, FinetuneFacts, TestScores
 from headstart.jobs.cards import classifier_card
 from headstart.jobs.job import Job, Kept, run_job
-from headstart.jobs.receipt import finetune_receipt, moved
+from headstart.jobs.receipt import FinetuneReceipt, Moved, finetune_receipt, moved
 from headstart.models.base import freeze
 from headstart.models.heads import POOLS, ClassHead, Model
 from headstart.runs.checkpoint import Progress, load_weights, weights
@@ -126,7 +127,7 @@ class Finetuning(Job[FinetuneConfig]):
     def truncated(self) -> dict[str, int]:
         return {"train": self.text.cut, "valid": self.valid.cut, "test": self.test.cut}
 
-    def facts(self, before: Mapping[str, Any]) -> dict[str, Any]:
+    def facts(self, before: Mapping[str, Any]) -> FinetuneFacts:
         return {**self._facts, "truncated": self.truncated, "tokenizer_sha256": self.tokenizer.sha256}
 
     def notes(self) -> Iterator[str]:
@@ -141,17 +142,17 @@ class Finetuning(Job[FinetuneConfig]):
         if cut:
             yield f"Note: texts longer than the base's context were cut: {cut} rows."
 
-    def receipt(self) -> dict[str, Any]:
-        return {**finetune_receipt(self.cfg, self.model, self.source, self.probes)}
+    def receipt(self) -> FinetuneReceipt:
+        return finetune_receipt(self.cfg, self.model, self.source, self.probes)
 
     def finish_training(self) -> None:
         if self.cfg.scope == "lora":
             merge_lora(self.model.base)
 
-    def receipt_after(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
-        return {**moved(self.model, receipt["frozen"])}
+    def receipt_after(self, receipt: Mapping[str, Any]) -> Moved:
+        return moved(self.model, receipt["frozen"])
 
-    def scores(self, run: Run, progress: Progress) -> dict[str, Any]:
+    def scores(self, run: Run, progress: Progress) -> FinetuneAnswer:
         hygiene, tested = self._facts["hygiene"], bool(self.data.test) and self.cfg.predictions != "none"
         overlap = hygiene["overlapping_rows"]["test"] if hygiene else []
         return {
@@ -161,7 +162,7 @@ class Finetuning(Job[FinetuneConfig]):
             "overlapping_test_rows": len(overlap) if hygiene else None,
         }
 
-    def _tested(self, run: Run, overlap: Collection[int]) -> dict[str, Any]:
+    def _tested(self, run: Run, overlap: Collection[int]) -> TestScores:
         """Predict the test rows; scores with and without those that overlap with training rows."""
         labels, text = self.data.labels, self.test
         scores = text.probabilities(self.model, self.cfg.train.device)

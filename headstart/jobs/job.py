@@ -89,11 +89,11 @@ class Job(ABC, Generic[C]):
         """The validation batches, anew for each evaluation."""
 
     @abstractmethod
-    def facts(self, before: Mapping[str, Any]) -> dict[str, Any]:
+    def facts(self, before: Mapping[str, Any]) -> Mapping[str, Any]:
         """What data.json keeps; `before` is what it held when the run began."""
 
     @abstractmethod
-    def scores(self, run: Run, progress: Progress) -> dict[str, Any]:
+    def scores(self, run: Run, progress: Progress) -> Mapping[str, Any]:
         """The job's own part of result.json. Opens the test rows, once, with the kept weights."""
 
     @abstractmethod
@@ -124,18 +124,18 @@ class Job(ABC, Generic[C]):
         """What to report before the first step."""
         yield from ()
 
-    def records(self) -> dict[str, Any]:
+    def records(self) -> Mapping[str, Mapping[str, Any]]:
         """Further JSON files of the run directory, by name."""
         return {}
 
-    def receipt(self) -> dict[str, Any] | None:
+    def receipt(self) -> Mapping[str, Any] | None:
         """What was copied, before the first step."""
         return None
 
     def check_receipt(self, receipt: Mapping[str, Any]) -> None:
         """Refuse to resume where the receipt no longer holds."""
 
-    def receipt_after(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
+    def receipt_after(self, receipt: Mapping[str, Any]) -> Mapping[str, Any]:
         """What moved, after the last step."""
         return {}
 
@@ -221,13 +221,13 @@ def run_job(
         return run.finish(result, job.cfg.train.keep_checkpoints)
 
 
-def _describe(run: Run, job: Job[Any], watch: Watch) -> dict[str, Any] | None:
+def _describe(run: Run, job: Job[Any], watch: Watch) -> Mapping[str, Any] | None:
     """Write what is known before the first step, report it, and return the receipt, where the job has one."""
     for name, tokenizer in zip(job.tokenizer_files, job.tokenizers, strict=True):
         run.write_text(f"model/{name}", tokenizer.to_json())
     run.write_config(job.cfg)
     if run.begun and (run.path / "receipt.json").exists():
-        receipt: dict[str, Any] | None = run.read_json("receipt.json")
+        receipt: Mapping[str, Any] | None = run.read_json("receipt.json")
         job.check_receipt(receipt or {})
     else:
         receipt = job.receipt()

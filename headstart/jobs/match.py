@@ -22,9 +22,10 @@ from headstart.errors import DataError, ModelError
 from headstart.images import captions
 from headstart.images.captions import Captioned, CaptionParts, Captions
 from headstart.images.read import bad_notes, refuse_bad
+from headstart.jobs.answers import MatchAnswer, MatchFacts
 from headstart.jobs.cards import matcher_card
 from headstart.jobs.job import Amount, Job, Kept, run_job
-from headstart.jobs.receipt import towers_moved, towers_receipt, towers_sha256
+from headstart.jobs.receipt import TowersMoved, towers_moved, towers_receipt, towers_sha256
 from headstart.models.dual import DualEncoder, Space, TextTower
 from headstart.models.heads import POOLS
 from headstart.runs.checkpoint import Progress
@@ -128,45 +129,47 @@ class Matching(Job[MatchConfig]):
         texts = [text for texts in self.parts.train.values() for text in texts]
         return Amount(len(texts), len(self.tokenizer.encode(texts).ids), self.tokenizer.size)
 
-    def facts(self, before: Mapping[str, Any]) -> dict[str, Any]:
+    def facts(self, before: Mapping[str, Any]) -> MatchFacts:
         """A run that goes on must find the same images."""
         contents = (f"{file}\t{content}" for file, content in sorted(self.images.contents.items()))
-        facts: dict[str, Any] = {**self.parts.facts(), "pictures_sha256": digest(*contents)}
-        if any(before.get(name, facts[name]) != facts[name] for name in ("split_sha256", "pictures_sha256")):
-            raise DataError(
-                f"{self.found.folder}: images were added, changed or deleted since this run began. Put them back, or begin a "
-                "new run with another --out.",
-                "DATA_CHANGED",
-            )
-        return {
-            **facts,
+        facts: MatchFacts = {
+            **self.parts.facts(),
+            "pictures_sha256": digest(*contents),
             "folder": str(self.found.folder),
             "blank_rows": self.found.blank,
             "bad_images": self.images.bad,
             "reading": self.found.reading.facts(),
             "tokenizer_sha256": self.tokenizer.sha256,
         }
+        now = {"split_sha256": facts["split_sha256"], "pictures_sha256": facts["pictures_sha256"]}
+        if any(before.get(name, found) != found for name, found in now.items()):
+            raise DataError(
+                f"{self.found.folder}: images were added, changed or deleted since this run began. Put them back, or begin a "
+                "new run with another --out.",
+                "DATA_CHANGED",
+            )
+        return facts
 
-    def records(self) -> dict[str, Any]:
+    def records(self) -> dict[str, dict[str, dict[str, str]]]:
         contents = self.images.contents
         return {"split.json": {name: {f: contents[f] for f in part} for name, part in self.parts.parts().items()}}
 
     def notes(self) -> Iterator[str]:
         yield self.parts.note()
 
-    def receipt(self) -> dict[str, Any]:
+    def receipt(self) -> Mapping[str, Any]:
         towers = ["text"] if self.cfg.image == "transformer" else ["text", "image"]  # that do not start from nothing
-        names = {"text": self.cfg.text, "image": self.cfg.image}
-        return {**names, **towers_receipt(self.dual, towers, frozen=self.cfg.scope == "head")}
+        made = towers_receipt(self.dual, towers, frozen=self.cfg.scope == "head")
+        return {"text": self.cfg.text, "image": self.cfg.image, **made}
 
     def check_receipt(self, receipt: Mapping[str, Any]) -> None:
         if self.cfg.image != "transformer" and receipt["towers_sha256_before"] != towers_sha256(self.dual):
             raise ModelError("A tower is not what it was when this run began. Begin a new run.", "RUN_DAMAGED")
 
-    def receipt_after(self, receipt: Mapping[str, Any]) -> dict[str, Any]:
-        return {**towers_moved(self.dual, receipt)}
+    def receipt_after(self, receipt: Mapping[str, Any]) -> TowersMoved:
+        return towers_moved(self.dual, receipt)
 
-    def scores(self, run: Run, progress: Progress) -> dict[str, Any]:
+    def scores(self, run: Run, progress: Progress) -> MatchAnswer:
         return {
             "text": self.cfg.text,
             "image": self.cfg.image,

@@ -12,6 +12,7 @@ import torch
 from headstart.bases.cooccurrence_start import start_from_cooccurrence, starts_from_cooccurrence
 from headstart.bases.pretrained import open_base, within
 from headstart.config import PretrainConfig
+from headstart.jobs.answers import PretrainAnswer, PretrainFacts
 from headstart.jobs.cards import language_model_card
 from headstart.jobs.curves import reference_losses, training_curve
 from headstart.jobs.job import Job, Kept, Sample, run_job
@@ -104,14 +105,16 @@ class Pretraining(Job[PretrainConfig]):
         train = self.cfg.train
         return train.steps * train.batch_size * train.accumulate * self.cfg.model.context
 
-    def facts(self, before: Mapping[str, Any]) -> dict[str, Any]:
+    def facts(self, before: Mapping[str, Any]) -> PretrainFacts:
         parts = {"train": self.text.facts(), "valid": self.valid.facts()}
         return {
             "unit": self.cfg.data.unit,
             "counted_vectors": starts_from_cooccurrence(self.cfg, self.text),
             "known_tokens": self.known,
             "reading": self.corpus.reading.facts(),
-            **{key: {name: facts[key] for name, facts in parts.items()} for key in ("rows", "tokens", "unknown")},
+            "rows": {name: facts["rows"] for name, facts in parts.items()},
+            "tokens": {name: facts["tokens"] for name, facts in parts.items()},
+            "unknown": {name: facts["unknown"] for name, facts in parts.items()},
             "tokenizer_sha256": self.tokenizer.sha256,
             "vocabulary": self.tokenizer.size,
         }
@@ -144,7 +147,7 @@ class Pretraining(Job[PretrainConfig]):
         ask = (self.model, self.tokenizer, self.cfg.data.boundaries, SAMPLE_TOKENS, how, self.cfg.train.device)
         return [Sample(prompt, text, text) for prompt in prompts for text in [continuation(prompt, *ask)]]
 
-    def scores(self, run: Run, progress: Progress) -> dict[str, Any]:
+    def scores(self, run: Run, progress: Progress) -> PretrainAnswer:
         valid = self._validated() if self.held_out else None
         return {
             "train": self.final_training_loss(),

@@ -10,17 +10,9 @@ from typing import Any, ClassVar, Self
 
 import torch
 
-from headstart.bases.translator import (
-    FILES,
-    Translator,
-    build_seq2seq,
-    parts_of,
-    rows_scored,
-    scores_of,
-    translate_texts,
-    write_translator,
-)
+from headstart.bases.translator import FILES, Translator, build_seq2seq, rows_scored, scores_of, translate_texts
 from headstart.config import TranslateConfig
+from headstart.jobs.answers import TestPairScores, TranslateAnswer, TranslateFacts
 from headstart.jobs.cards import translator_card
 from headstart.jobs.job import Job, Kept, Sample, run_job
 from headstart.models.seq2seq import Seq2Seq
@@ -84,7 +76,7 @@ class Translating(Job[TranslateConfig]):
         torch.manual_seed(cfg.train.seed)
         model = build_seq2seq(shape).to(cfg.train.device)
         job = cls(cfg, data, source, target, text, valid, test, model, Translate(), batches)
-        job.translator.rows([part for sample in cfg.samples for part in parts_of(sample, cfg.split)])
+        job.translator.must_read(cfg.samples, cfg.split)
         return job
 
     @property
@@ -102,7 +94,7 @@ class Translating(Job[TranslateConfig]):
     def translator(self) -> Translator:
         return Translator(self.model, self.tokenizer, self.target, self.cfg.model, self.cfg.train.device)
 
-    def facts(self, before: Mapping[str, Any]) -> dict[str, Any]:
+    def facts(self, before: Mapping[str, Any]) -> TranslateFacts:
         both = f"{self.tokenizer.sha256}{self.target.sha256}"
         return {
             **self.data.facts(),
@@ -134,7 +126,7 @@ class Translating(Job[TranslateConfig]):
         made = translate_texts(self.translator, self.shown, self.cfg.split)
         return [Sample(source, text, f"{source} -> {text}") for source, text in zip(self.shown, made, strict=True)]
 
-    def scores(self, run: Run, progress: Progress) -> dict[str, Any]:
+    def scores(self, run: Run, progress: Progress) -> TranslateAnswer:
         rows = rows_scored(self.translator, self.valid.pairs, self.cfg.split, self.cfg.beam)
         return {
             "kind": self.cfg.model.kind,
@@ -145,7 +137,7 @@ class Translating(Job[TranslateConfig]):
             "samples": {sample.prompt: sample.text for sample in self.samples()},
         }
 
-    def _tested(self, run: Run) -> dict[str, Any]:
+    def _tested(self, run: Run) -> TestPairScores:
         rows = rows_scored(self.translator, self.test.pairs, self.cfg.split, self.cfg.beam)
         run.write_lines("predictions.jsonl", [asdict(row) for row in rows])
         return {**scores_of(self.translator, self.test, rows), "fails": where_it_fails(rows)}
@@ -154,4 +146,4 @@ class Translating(Job[TranslateConfig]):
         return translator_card(self.cfg, result)
 
     def save(self, folder: Path, card: str) -> None:
-        write_translator(folder, self.translator, card)
+        self.translator.write(folder, card)

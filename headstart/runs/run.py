@@ -23,7 +23,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -221,7 +221,7 @@ class Run:
                 "DATA_CHANGED",
             )
 
-    def add_data_facts(self, facts: dict[str, Any]) -> None:
+    def add_data_facts(self, facts: Mapping[str, Any]) -> None:
         """Keep what else is known of the data; a run that goes on must have the tokenizer that it began with."""
         kept = self.read_json("data.json")
         if kept.get("tokenizer_sha256", facts["tokenizer_sha256"]) != facts["tokenizer_sha256"]:

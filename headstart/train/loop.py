@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -68,25 +69,10 @@ def train(
     now, best = _resume(run, model, optimizer, watch)
     began = time.perf_counter() - now.seconds
     saver = Saver(run, model, optimizer, watch, saved=now.step if run.begun else None)
-    health = Health(batches, cfg, run, watch)
-
-    def save(insist: bool = False) -> None:
-        now.seconds = time.perf_counter() - began
-        saver.save(now, best if now.best_step != now.step else None, insist)
-
-    def stop_if_asked() -> None:
-        if arrived:
-            save(insist=True)
-            raise Stopped(f"at step {now.step} of {cfg.steps}", arrived[0])
-
-    def measured(valid: Iterable[B]) -> Iterator[B]:
-        for batch in valid:
-            stop_if_asked()  # an evaluation can take minutes; begun again, it gives the same
-            yield batch.to(cfg.device)
-
-    save(insist=True)  # before anything is logged, so that a run that has begun always has a checkpoint
+    state, health = _State(saver, now, best, began, cfg), Health(batches, cfg, run, watch)
+    state.save(insist=True)  # before anything is logged, so that a run that has begun always has a checkpoint
     with (
-        _signals() as arrived,
+        _signals() as state.asked_to_stop,
         Events(run, cfg.tensorboard, now.step, watch) as events,
         watch.bar(run.path.name, cfg.steps, now.step),
         memory_errors(model, cfg),
@@ -94,23 +80,19 @@ def train(
         while True:
             due = now.step % cfg.eval_every == 0 or now.step == cfg.steps
             if due and valid is not None and not now.evaluated:
-                scores = task.evaluate(model.eval(), measured(valid()))
+                scores = task.evaluate(model.eval(), state.measured(valid()))
                 health.check_scores(scores, now)
                 run.log({"step": now.step, "split": "valid", **scores, "wall": _wall(began, now)})
                 events.add("valid", scores, now.step)
-                if now.best is None or task.rank(scores) > task.rank(now.best):
-                    now.best, now.best_step, now.stale = scores, now.step, 0
-                    best = {name: t.clone() for name, t in weights(model).items()}
-                else:
-                    now.stale += 1
+                state.best = _best_after(scores, task, model, now) or state.best
             if due and not now.evaluated:
                 after_evaluation(now.step)
                 now.evaluated = True
             if now.step == cfg.steps or (cfg.patience and now.stale >= cfg.patience):
                 break
-            stop_if_asked()
+            state.stop_if_asked()
             if now.step and now.step % cfg.checkpoint_every == 0:
-                save()
+                state.save()
             update = gradients(model, task, batches, free, cfg, now)
             if health.allows(update, now):
                 apply_gradients(optimizer, update["lr"])
@@ -121,11 +103,46 @@ def train(
                     events.add("train", update, now.step + 1)
             now.step, now.evaluated = now.step + 1, False
             watch.advance(now.step, update["loss"], now.tokens / max(1e-9, time.perf_counter() - began))
-    save(insist=True)  # a kill while the closing files are written is repaired from here
-    if best is not None:
-        load_weights(model, best)
+    state.save(insist=True)  # a kill while the closing files are written is repaired from here
+    if state.best is not None:
+        load_weights(model, state.best)
     model.eval()
     return now
+
+
+@dataclass
+class _State:
+    """What a stop must not lose: it is saved, and a signal that arrives is heeded between two batches."""
+
+    saver: Saver
+    now: Progress
+    best: Tensors | None  # weights
+    began: float
+    cfg: TrainConfig
+    asked_to_stop: list[int] = field(default_factory=list)  # signals that have arrived
+
+    def save(self, insist: bool = False) -> None:
+        self.now.seconds = time.perf_counter() - self.began
+        self.saver.save(self.now, self.best if self.now.best_step != self.now.step else None, insist)
+
+    def stop_if_asked(self) -> None:
+        if self.asked_to_stop:
+            self.save(insist=True)
+            raise Stopped(f"at step {self.now.step} of {self.cfg.steps}", self.asked_to_stop[0])
+
+    def measured(self, valid: Iterable[B]) -> Iterator[B]:
+        for batch in valid:
+            self.stop_if_asked()  # an evaluation can take minutes; begun again, it gives the same
+            yield batch.to(self.cfg.device)
+
+
+def _best_after(scores: Mapping[str, Any], task: Task[M, B], model: M, now: Progress) -> Tensors | None:
+    """A copy of the weights, if their scores are the best so far."""
+    if now.best is not None and not task.rank(scores) > task.rank(now.best):
+        now.stale += 1
+        return None
+    now.best, now.best_step, now.stale = scores, now.step, 0
+    return {name: t.clone() for name, t in weights(model).items()}
 
 
 def gradients(

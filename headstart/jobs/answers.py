@@ -1,0 +1,90 @@
+"""What each job adds to data.json (facts) and to result.json (scores)."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from headstart.images.captions import CaptionFacts
+from headstart.tasks.distill import DistillScores
+from headstart.tasks.metrics import ClassScores, LanguageScores
+from headstart.tasks.retrieve import MatchScores
+from headstart.tasks.translation_scores import Failures, PairScores
+from headstart.text.pairs import PairFacts
+from headstart.text.split import LabelledFacts
+
+Parts = dict[str, int]  # by part: train, valid, test
+
+
+class PretrainFacts(TypedDict):
+    unit: str
+    counted_vectors: bool  # whether the embeddings start from co-occurrence counts
+    known_tokens: int  # that have an external word vector
+    reading: dict[str, int]
+    rows: Parts
+    tokens: Parts
+    unknown: Parts
+    tokenizer_sha256: str
+    vocabulary: int
+
+
+class PretrainAnswer(TypedDict):
+    train: dict[str, float]  # final training loss, and the entropy of the text
+    curve: list[dict[str, float]]
+    valid: LanguageScores | DistillScores | None
+    beside: dict[str, float]  # bits per byte of the untrained model and of xz
+    fresh: list[str]
+
+
+class FinetuneFacts(LabelledFacts):
+    truncated: Parts
+    tokenizer_sha256: str
+
+
+class TestScores(ClassScores):
+    without_overlap: ClassScores | None
+
+
+class FinetuneAnswer(TypedDict):
+    valid: Any  # the best evaluation
+    test: TestScores | None
+    commonest: dict[str, str | float]  # what the majority class scores
+    overlapping_test_rows: int | None
+
+
+class TranslateFacts(PairFacts):
+    left_out: Parts
+    unknown: Parts
+    tokens: Parts
+    vocabulary: dict[str, int]
+    tokenizer_sha256: str
+
+
+class TestPairScores(PairScores):
+    fails: Failures
+
+
+class TranslateAnswer(TypedDict):
+    kind: str
+    hidden: int
+    overlapping: dict[str, int]
+    valid: Any  # the best evaluation and PairScores
+    test: TestPairScores | None
+    samples: dict[str, str]
+
+
+class MatchFacts(CaptionFacts):
+    pictures_sha256: str
+    folder: str
+    blank_rows: int
+    bad_images: dict[str, str]
+    reading: dict[str, int]
+    tokenizer_sha256: str
+
+
+class MatchAnswer(TypedDict):
+    text: str
+    image: str
+    start: dict[str, float] | None
+    valid: Any  # the best evaluation and MatchScores
+    test: MatchScores | None
+    bad_images: int
