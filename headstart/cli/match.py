@@ -4,38 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from typer import Argument, Option
-
-from headstart.cli.app import (
-    Debug,
-    Device,
-    Json,
-    NoVerify,
-    Quiet,
-    Set,
-    Threads,
-    app,
-    group,
-    training_settings,
-    verb,
-)
-from headstart.cli.complete import runs
-from headstart.cli.flags import Given, option
-from headstart.cli.grids import DryStudy, Jobs, grid_study
+from headstart.cli.app import app, group, verb
+from headstart.cli.flags import Given
+from headstart.cli.grids import grid_study
 from headstart.cli.learn import train as train_job
 from headstart.cli.settings import nested_settings, placed
 from headstart.cli.summary import show_recalls
-from headstart.cli.terminal import Bar, accuracy_line, guarded, show, show_json, show_notes
+from headstart.cli.terminal import Bar, accuracy_line, show, show_json, show_notes
 from headstart.errors import UserError
 from headstart.quantities import counted
 
 MOST_DRAWN = 200  # images on one sheet; it is drawn in seconds, and no side is longer than a PNG may be
 
 match = group("match", "Captions and images: train, score and classify.")
-
-Images = Annotated[str | None, option("--images")]
 
 
 @verb(app, "search")
@@ -94,53 +77,12 @@ def train(given: Given) -> None:
     train_job("match", given)
 
 
-@match.command("compare")
-@guarded
-def compare(
-    pairs: Annotated[
-        str, Argument(metavar="PAIRS", help="A table of captions, a folder or a pack.", show_default=False)
-    ],
-    images: Images = None,
-    out: Annotated[str, Option(help="The folder of the study.")] = "studies/towers",
-    text: Annotated[
-        list[str] | None,
-        Option(help="Text tower; may be given several times. [default: minilm]", autocompletion=runs),
-    ] = None,
-    image: Annotated[
-        list[str] | None, Option(help="Image tower; may be given several times. [default: efficientnet-lite0]")
-    ] = None,
-    scope: Annotated[
-        str | None, Option("--train", help="What learns, with a comma between: head, full. [default: head,full]")
-    ] = None,
-    splits: Annotated[int | None, Option(help="Runs of each, every one on other images. [default: 3]")] = None,
-    epochs: Annotated[int | None, Option(help="Times through the training images. [default: 10]")] = None,
-    batch_size: Annotated[int | None, Option(help="Images told apart at once. [default: 256]")] = None,
-    lr: Annotated[float | None, Option(help="Peak learning rate. [default: 0.0001]")] = None,
-    device: Device = None,
-    threads: Threads = None,
-    settings: Set = None,
-    jobs: Jobs = 1,
-    dry_run: DryStudy = False,
-    no_verify: NoVerify = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
+@verb(match, "match compare")
+def compare(given: Given) -> None:
     """Compare frozen and tuned towers, or towers with each other, on the same splits of the images."""
-    from headstart.cli.settings import placed_base
     from headstart.study.match import MATCHERS
 
-    each = {"epochs": epochs, "data.images": placed(images) if images else None}
-    each |= training_settings(batch_size, lr, None, device, threads)
-    given: dict[str, Any] = {
-        "data": placed(pairs),
-        "text": [placed_base(name) for name in text] if text else None,
-        "image": [placed_base(name) for name in image] if image else None,
-        "scope": scope.split(",") if scope else None,
-        "splits": splits,
-        "settings": nested_settings(each, settings) or None,
-    }
-    grid_study(MATCHERS, given, out, jobs, dry_run, as_json, quiet)
+    grid_study(MATCHERS, given)
 
 
 @verb(match, "match evaluate")

@@ -31,7 +31,7 @@ def guarded(verb: F) -> F:
 
     @functools.wraps(verb)
     def run(*args: Any, **kwargs: Any) -> None:
-        debug, as_json = bool(kwargs.get("debug")), bool(kwargs.get("json", kwargs.get("as_json")))
+        debug, as_json = bool(kwargs.get("debug")), bool(kwargs.get("json"))
         try:
             with _trusting(bool(kwargs.get("no_verify"))):
                 verb(*args, **kwargs)

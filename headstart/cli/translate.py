@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from typer import Argument, Option
-
-from headstart.cli.app import Debug, Json, Quiet, Set, Threads, group, reading_of, verb
+from headstart.cli.app import group, reading_of, verb
 from headstart.cli.flags import Given
-from headstart.cli.grids import DryStudy, Jobs, grid_study
+from headstart.cli.grids import grid_study
 from headstart.cli.learn import train as train_job
-from headstart.cli.settings import placed
 from headstart.cli.summary import show_translation_scores
-from headstart.cli.terminal import guarded, show, show_json, show_notes, show_table
+from headstart.cli.terminal import show, show_json, show_notes, show_table
 from headstart.quantities import counted
 
 if TYPE_CHECKING:
@@ -107,40 +104,12 @@ def _show_failures(fails: Mapping[str, Any]) -> None:
     )
 
 
-@translate.command("grid")
-@guarded
-def grid(
-    pairs: Annotated[
-        list[str], Argument(metavar="PAIRS...", help="Tables of pairs, one a data set.", show_default=False)
-    ],
-    out: Annotated[str, Option(help="The folder of the study.")] = "studies/ladder",
-    model: Annotated[
-        list[str] | None,
-        Option(help="May be given several times. [default: gru, gru-additive, attention, transformer]"),
-    ] = None,
-    hidden: Annotated[list[int] | None, Option(help="May be given several times. [default: 32, 64]")] = None,
-    seeds: Annotated[int | None, Option(help="Runs of each. [default: 3]")] = None,
-    epochs: Annotated[int | None, Option(help="Times through the training pairs. [default: 20]")] = None,
-    threads: Threads = None,
-    settings: Set = None,
-    jobs: Jobs = 1,
-    dry_run: DryStudy = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
+@verb(translate, "translate grid")
+def grid(given: Given) -> None:
     """Train every model at every hidden size on every data set. Gives a table, curves, a heat map and a page."""
-    from headstart.cli.settings import nested_settings
     from headstart.study.translate import TRANSLATORS
 
-    given: dict[str, Any] = {
-        "data": [placed(path) for path in pairs],
-        "models": model or None,
-        "hidden": hidden or None,
-        "seeds": seeds,
-        "settings": nested_settings({"epochs": epochs, "train.threads": threads}, settings) or None,
-    }
-    grid_study(TRANSLATORS, given, out, jobs, dry_run, as_json, quiet)
+    grid_study(TRANSLATORS, given)
 
 
 def _split(given: Given) -> str | None:
