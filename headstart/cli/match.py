@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from headstart.cli.app import app, group, verb
@@ -12,7 +11,7 @@ from headstart.cli.grids import grid_study
 from headstart.cli.learn import train as train_job
 from headstart.cli.settings import nested_settings, placed
 from headstart.cli.summary import show_recalls
-from headstart.cli.terminal import Bar, accuracy_line, show, show_json, show_notes
+from headstart.cli.terminal import Bar, accuracy_line, show, show_json, show_notes, write_drawings
 from headstart.errors import UserError
 from headstart.quantities import counted
 
@@ -26,6 +25,8 @@ def search(given: Given) -> None:
     """Find the IMAGES that fit each CAPTION best."""
     from headstart.images.read import bad_notes
     from headstart.jobs.default_matcher import default_matcher
+    from headstart.show.page import page
+    from headstart.show.view import Inspection, picture
     from headstart.use.search import ImageFolder, ImageSearch, check_captions
 
     captions, png, html, top = given["CAPTION..."], given["--png"], given["--html"], given["--top"]
@@ -37,29 +38,21 @@ def search(given: Given) -> None:
     wanted = folder.file(given["--target"]) if given["--target"] else ""
     name = given["--model"] or default_matcher(folder.path, bar)
     found = ImageSearch.within(folder, name, given["--strict"], bar)
-    _note(given, bad_notes(found.bad))
+    show_notes(bad_notes(found.bad), given["--quiet"])
     edits = found.edits(wanted, captions) if wanted else None
     sheets = found.find(captions, top, bool(png or html), wanted)
-    _write_sheets(name, edits, sheets, png, html)
+    views = [*([edits] if edits else []), *sheets]
+    seen = [
+        *([Inspection(name, edits.summary, (edits,))] if edits else []),
+        *(Inspection(name, s.caption, (s,)) for s in sheets),
+    ]
+    write_drawings(given.values, lambda: page(seen), lambda: picture(views))
     if given["--json"]:
         show_json(_records(edits, sheets))
         return
-    show("\n\n".join(map(str, [*([edits] if edits else []), *sheets])))
+    show("\n\n".join(map(str, views)))
     for file in filter(None, (png, html)):
         show(f"contact sheet: {file}")
-
-
-def _write_sheets(name: str, edits: Any, sheets: Any, png: Path | None, html: Path | None) -> None:
-    from headstart.runs.disk import write_file
-    from headstart.show.page import page
-    from headstart.show.view import Inspection, picture
-
-    first = [edits] if edits else []
-    if png:
-        write_file(png, picture([*first, *sheets]).png())
-    if html:
-        seen = [Inspection(name, sheet.caption, (sheet,)) for sheet in sheets]
-        write_file(html, page([*(Inspection(name, each.summary, (each,)) for each in first), *seen]).encode())
 
 
 def _records(edits: Any, sheets: Any) -> Any:
@@ -97,7 +90,7 @@ def evaluate(given: Given) -> None:
     settings = {**given.settings(), "data.pairs": placed(given["PAIRS"])}
     data = parse(CaptionsConfig, nested_settings(settings, None)["data"])
     scores = scores_on(given["RUN"], data, Bar(given["--quiet"]))
-    _note(given, [*bad_notes(scores["bad_images"]), *blank_notes(scores["blank_rows"])])
+    show_notes([*bad_notes(scores["bad_images"]), *blank_notes(scores["blank_rows"])], given["--quiet"])
     if given["--json"]:
         show_json(scores)
     else:
@@ -115,7 +108,7 @@ def classify(given: Given) -> None:
     names = [name.strip() for name in (given["--labels"] or "").split(",") if name.strip()]
     templates = given["--template"] or TEMPLATES
     result = labelled(given["RUN"], given["IMAGES"], names, templates, given["--strict"], Bar(given["--quiet"]))
-    _note(given, bad_notes(result["bad_images"]))
+    show_notes(bad_notes(result["bad_images"]), given["--quiet"])
     if given["--json"]:
         show_json(result)
         return
@@ -124,11 +117,6 @@ def classify(given: Given) -> None:
     if result["scores"]:
         show(accuracy_line("accuracy", result["scores"]))
         _show_trained_on(result["trained_on"], len(result["images"]))
-
-
-def _note(given: Given, notes: Sequence[str]) -> None:
-    if not given["--quiet"]:
-        show_notes(notes)
 
 
 def _show_trained_on(part: Mapping[str, int], images: int) -> None:

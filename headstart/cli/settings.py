@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headstart.errors import ConfigError, UserError
+
 if TYPE_CHECKING:
     from headstart.config import JobConfig
 
@@ -50,16 +52,12 @@ def placed_base(base: str) -> str:
 
 def label_count(word: str) -> int:
     """A number of labels; 0 is all of them."""
-    from headstart.errors import UserError
-
     if word != "all" and not word.isdecimal():
         raise UserError(f"--labels: '{word}' is neither a whole number nor all.")
     return 0 if word == "all" else int(word)
 
 
 def rate(word: str) -> float:
-    from headstart.errors import UserError
-
     try:
         return float(word)
     except ValueError:
@@ -68,7 +66,6 @@ def rate(word: str) -> float:
 
 def file_settings(kind: Any, file: str) -> dict[str, Any]:
     """The settings of a TOML file. Its paths mean what they would mean on the command line."""
-    from headstart.errors import ConfigError
     from headstart.schema import parse, read_toml
 
     settings = read_toml(Path(file))

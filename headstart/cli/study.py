@@ -14,6 +14,7 @@ from headstart.cli.flags import Given
 from headstart.cli.grids import show_grid
 from headstart.cli.settings import nested_settings, study_settings
 from headstart.cli.terminal import Bar, show, show_json, show_table
+from headstart.errors import UserError
 from headstart.quantities import counted, data_size, duration
 from headstart.show.table import label
 
@@ -58,9 +59,7 @@ def runs(given: Given) -> None:
 @verb(app, "compare")
 def compare(given: Given) -> None:
     """Compare scratch, frozen and tuned bases and baselines on DATA. Over seeds and label counts."""
-    from headstart.errors import UserError
-
-    config, out, jobs, dry_run = _study_config(given), Path(given["--out"]), given["--jobs"], given["--dry-run"]
+    config, out, jobs, dry_run = study_config(given), Path(given["--out"]), given["--jobs"], given["--dry-run"]
     expected: dict[str, float] | None = None
     if dry_run or not (given["--yes"] or (out / "study.json").exists()):
         from headstart.study.estimate import study_estimate
@@ -79,9 +78,8 @@ def compare(given: Given) -> None:
     _show_study(Study.run(config, out, jobs, Bar(given["--quiet"]), expected), given["--json"])
 
 
-def _study_config(given: Given) -> StudyConfig:
+def study_config(given: Given) -> StudyConfig:
     """The settings of a study. A flag that a job has too is for the study's pretraining or for its fine-tuning."""
-    from headstart.errors import UserError
     from headstart.schema import merge, parse
     from headstart.shapes import PRESETS
     from headstart.study.plan import StudyConfig
