@@ -14,14 +14,18 @@ import typer.main
 from typer.testing import CliRunner
 
 from headstart.cli import app
-from headstart.cli.flags import FLAGS
+from headstart.cli.flags import FLAGS, Given, flags_of
 from headstart.cli.settings import file_settings, nested_settings, study_settings
+from headstart.cli.study import study_config
 from headstart.config import FinetuneConfig, MatchConfig, PretrainConfig, TranslateConfig
 from headstart.jobs.job import run_job
 from headstart.runs.kinds import KINDS as JOBS
 from headstart.runs.run import Run
 from headstart.schema import Frozen, parse, read_toml, tables, to_toml
 from headstart.shapes import TransformerConfig
+from headstart.study.match import MatchGridConfig
+from headstart.study.plan import StudyConfig
+from headstart.study.translate import TranslateGridConfig
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 ROOT = typer.main.get_command(app)
@@ -108,6 +112,68 @@ def test_help_tells_the_default_of_the_setting(verb: str, name: str) -> None:
         shown = repr(value[0]) if isinstance(value, tuple) else str(value)
         assert told, f"{flag} says nothing of its default"
         assert told[1].split(";")[0] == shown
+
+
+STUDIES: dict[str, type[Frozen]] = {
+    "compare": StudyConfig,
+    "translate grid": TranslateGridConfig,
+    "match compare": MatchGridConfig,
+}
+
+
+@pytest.mark.parametrize("verb", STUDIES)
+def test_help_tells_what_a_study_varies_by_default(verb: str) -> None:
+    fields = STUDIES[verb].model_fields
+    varied = {
+        flag: fields[flag.setting].default for flag, _ in flags_of(verb) if flag.setting in fields and not flag.required
+    }
+    counted = {flag: value for flag, value in varied.items() if value not in (False, ())}
+    assert len(counted) >= 3
+    for flag, value in counted.items():
+        told = re.search(r"\[default: (.*)\]$", flag.help)
+        assert told, f"{flag.name} says nothing of its default"
+        shown = "all" if value == (0,) else ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        assert told[1].replace(" ", "") == shown
+
+
+def given(verb: str, *words: str) -> Given:
+    """What a verb gets from these words."""
+    command: Any = ROOT
+    for word in verb.split():
+        command = command.commands[word]
+    values = command.make_context(verb, list(words)).params
+    return Given(verb, {flag.name: values[flag.key] for flag, _ in flags_of(verb)})
+
+
+def test_a_flag_of_a_study_is_for_itself_its_pretraining_or_its_fine_tuning() -> None:
+    own = ["--seeds", "2", "--labels", "50, all", "--rates", "0.1,1e-2", "--arms", "scratch", "--strict-leakage"]
+    tuned = [
+        "--epochs",
+        "3",
+        "--batch-size",
+        "4",
+        "--class-weights",
+        "--long",
+        "window",
+        "--set",
+        "finetune.train.clip=0.5",
+    ]
+    shape = ["--size", "nano", "--context", "32", "--vocab", "300"]
+    shaped = {"model": {"size": "nano", "context": 32}, "tokenizer": {"vocab": 300}}
+    tuning = {"epochs": 3, "class_weights": True, "long": "window", "train": {"batch_size": 4, "clip": 0.5}}
+    fresh = study_config(given("compare", "rows.csv", "--base", "gpt", *own, *tuned, *shape))
+    assert (fresh.bases, fresh.seeds, fresh.labels, fresh.rates) == (("gpt",), 2, (50, 0), (0.1, 0.01))
+    assert (fresh.arms, fresh.strict_leakage, fresh.data.train) == (
+        ("scratch",),
+        True,
+        str(Path("rows.csv").absolute()),
+    )
+    assert (fresh.pretrain, fresh.finetune) == ({}, tuning | shaped)
+    pretraining = ["--corpus", "a.txt", "--corpus", "b.txt", "--steps", "9", "--unit", "line", "--start", "random"]
+    cfg = study_config(given("compare", "rows.csv", *pretraining, *tuned, *shape, "--objective", "causal, masked"))
+    data = {"paths": tuple(str(Path(name).absolute()) for name in ("a.txt", "b.txt")), "unit": "line"}
+    assert cfg.pretrain == {"data": data, "start": "random", "train": {"steps": 9}} | shaped
+    assert (cfg.finetune, cfg.objectives) == (tuning, ("causal", "masked"))
 
 
 WRONG = [

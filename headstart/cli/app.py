@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from headstart.cli.flags import Flag, Given, flags_of, option
+from headstart.cli.flag import Flag
+from headstart.cli.flags import Given, flags_of
 from headstart.cli.settings import nested_settings
 from headstart.cli.terminal import guarded
 from headstart.cli.usage import Application
@@ -68,48 +69,6 @@ def _parameter(flag: Flag, group: str) -> inspect.Parameter:
     default = inspect.Parameter.empty if flag.required else False if flag.kind is bool else flag.default
     annotation: Any = Annotated[flag.type, flag.option(group)]
     return inspect.Parameter(flag.key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-# Flags of the table for verbs with a signature of their own.
-Json = Annotated[bool, option("--json")]
-Quiet = Annotated[bool, option("--quiet")]
-Debug = Annotated[bool, option("--debug")]
-NoVerify = Annotated[bool, option("--no-verify")]
-DryRun = Annotated[bool, option("--dry-run")]
-Config = Annotated[str | None, option("--config")]
-Seed = Annotated[int | None, option("--seed", "pretrain")]
-Device = Annotated[str | None, option("--device")]
-Threads = Annotated[int | None, option("--threads")]
-Set = Annotated[list[str] | None, option("--set")]
-Encoding = Annotated[str | None, option("--encoding")]
-BadBytes = Annotated[str | None, option("--on-bad-bytes")]
-StripNul = Annotated[bool, option("--strip-nul")]
-LongestLine = Annotated[int | None, option("--max-line-bytes")]
-Start = Annotated[str | None, option("--start")]
-Vectors = Annotated[str | None, option("--vectors")]
-Teacher = Annotated[str | None, option("--teacher")]
-Long = Annotated[str | None, option("--long")]
-ClassWeights = Annotated[bool, option("--class-weights")]
-StrictLeakage = Annotated[bool, option("--strict-leakage")]
-TextColumn = Annotated[str | None, option("--text-column")]
-LabelColumn = Annotated[str | None, option("--label-column")]
-SkipBlank = Annotated[bool, option("--skip-blank")]
-CleanLabels = Annotated[bool, option("--clean-labels")]
-AnyLabels = Annotated[bool, option("--any-labels")]
-Batch = Annotated[int | None, option("--batch-size", "finetune")]
-Context = Annotated[int | None, option("--context", "pretrain")]
-Size = Annotated[str | None, option("--size")]
-Vocab = Annotated[int | None, option("--vocab", "pretrain")]
-
-
-def _settings(*names: str) -> Callable[..., dict[str, Any]]:
-    """The settings of these names out of the values of their flags, in this order."""
-    return lambda *values: {name: None if value is False else value for name, value in zip(names, values, strict=False)}
-
-
-reading_settings = _settings("data.encoding", "data.on_bad_bytes", "data.strip_nul", "data.max_line_bytes")
-row_settings = _settings("data.skip_blank", "data.clean_labels", "data.any_labels")
-training_settings = _settings("train.batch_size", "train.lr", "train.seed", "train.device", "train.threads")
 
 
 def reading_of(given: Given) -> Reading:

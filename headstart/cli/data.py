@@ -12,7 +12,9 @@ from typing import Any
 from headstart.cli.app import group, reading_of, verb
 from headstart.cli.flags import Given
 from headstart.cli.terminal import show, show_json, show_notes, show_table
+from headstart.errors import UserError
 from headstart.quantities import counted
+from headstart.runs.disk import write_file
 
 data = group("data", "Check your own data; list and fetch public data sets.")
 
@@ -98,7 +100,6 @@ def get(given: Given) -> None:
 @verb(data, "data table")
 def table(given: Given) -> None:
     """Write one table of texts and labels. From two files that go line by line, an archive, or a longer table."""
-    from headstart.errors import UserError
     from headstart.hub.packs import located
     from headstart.text.read import Example
     from headstart.text.rows import as_csv, drawn, escaped, joined, read_rows
@@ -127,9 +128,6 @@ def table(given: Given) -> None:
 
 
 def _write(out: str, written: bytes, overwrite: bool) -> None:
-    from headstart.errors import UserError
-    from headstart.runs.disk import write_file
-
     if not overwrite and os.path.lexists(out) and not _holds(out, written):  # the same table again changes nothing
         raise UserError(f"{out} already exists. Choose another --out, or give --overwrite.", "FILE_EXISTS")
     write_file(Path(out), written)
@@ -152,7 +150,6 @@ def named_parts(paths: list[str]) -> dict[str, str]:
     >>> named_parts(["a.txt"])
     {'train': 'a.txt'}
     """
-    from headstart.errors import UserError
 
     if len(paths) == 1:
         return {"train": paths[0]}

@@ -8,13 +8,13 @@ from typing import Any
 from headstart.cli.app import app, verb
 from headstart.cli.flags import Given
 from headstart.cli.terminal import accuracy_line, show, show_json
+from headstart.errors import UserError, did_you_mean
 from headstart.quantities import data_size
 
 
 @verb(app, "export")
 def export(given: Given) -> None:
     """Write the model in RUN for use without Headstart. Checks that it gives the same logits."""
-    from headstart.errors import UserError, did_you_mean
     from headstart.hub.packs import located
 
     run, to, out, int8 = given["RUN"], given["--to"], given["--out"], given["--int8"]

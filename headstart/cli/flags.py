@@ -7,95 +7,59 @@ config.py would make it slow; a test compares the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from typer import Argument, BadParameter, Option
-
 from headstart.cli.complete import packs, runs
-from headstart.cli.settings import each_placed, placed, placed_base
-
-
-@dataclass(frozen=True)
-class Flag:
-    name: str  # --lr; of an argument its name in the help: CORPUS, or data
-    help: str
-    verbs: tuple[str, ...]
-    setting: str = ""  # by its dotted name; none: the verb itself reads it
-    kind: type = str
-    many: bool = False  # may be given several times
-    required: bool = False
-    default: Any = None
-    least: float | None = None
-    most: float | None = None
-    ends: tuple[str, ...] = ()  # of the name of a file to write
-    place: Callable[[Any], Any] | None = None  # what is given as the setting has it, such as a whole path
-    complete: Callable[[str], list[str]] | None = None
-    needed: str = ""  # what a message calls it where it is missing
-    settled: bool = False  # by a base, so that both cannot be given
-
-    @property
-    def key(self) -> str:
-        """Its name as a parameter of a function."""
-        return self.name.removeprefix("--").translate(str.maketrans("-|", "__", ".")).lower()
-
-    @property
-    def type(self) -> Any:
-        kind: Any = list[self.kind] if self.many else self.kind  # type: ignore[name-defined]
-        return kind if self.required or self.kind is bool or self.default is not None else kind | None
-
-    def option(self, group: str | None = None) -> Any:
-        if not self.name.startswith("-"):
-            metavar = None if self.name.islower() else self.name
-            return Argument(metavar=metavar, help=self.help, autocompletion=self.complete, show_default=False)
-        return Option(
-            self.name,
-            help=self.help,
-            min=self.least,
-            max=self.most,
-            callback=self.checked if self.ends else None,
-            autocompletion=self.complete,
-            rich_help_panel=group,
-        )
-
-    def checked(self, file: Path | None) -> Path | None:
-        """A file must be called as its content is: of that kind, whatever its name."""
-        if file is not None and file.suffix.lower() not in self.ends:
-            raise BadParameter(f"'{file}' does not end with {' or '.join(self.ends)}")
-        return file
-
-    def value(self, given: Any) -> Any:
-        """What the setting becomes; None: not given."""
-        if given is None or given is False or (self.place and not given):
-            return None
-        return self.place(given) if self.place else given
-
+from headstart.cli.flag import Flag
+from headstart.cli.settings import label_count, placed, placed_base, rate
 
 TRAIN = ("pretrain", "finetune", "translate train", "match train")
 PRETRAIN, FINETUNE, TRANSLATE, MATCH = ((verb,) for verb in TRAIN)
+STUDIES = ("compare", "translate grid", "match compare")
+COMPARE, GRID, TOWERS = ((verb,) for verb in STUDIES)
 DECODE = ("translate apply", "translate evaluate")
-TABLES = (*FINETUNE, "evaluate", "inspect", "export", "data check", "data table")  # with a column of labels
-FILES = (*TRAIN, "predict", "evaluate", "inspect", "translate evaluate", "match evaluate", "data check", "data table")
-OPENS = (*PRETRAIN, *FINETUNE, *MATCH, *DECODE, "export", "inspect", "generate", "predict", "evaluate", "params", "search", "match evaluate", "match classify")  # fmt: skip
+TABLES = (*FINETUNE, *COMPARE, "evaluate", "inspect", "export", "data check", "data table")  # with a column of labels
+FILES = (*TRAIN, *COMPARE, "predict", "evaluate", "inspect", "translate evaluate", "match evaluate", "data check", "data table")  # fmt: skip
+OPENS = (*PRETRAIN, *FINETUNE, *MATCH, *COMPARE, *TOWERS, *DECODE, "export", "inspect", "generate", "predict", "evaluate", "params", "search", "match evaluate", "match classify")  # fmt: skip
 PNG, SVG, HTML = (".png",), (".svg",), (".html", ".htm")
-BARS = (*TRAIN, "search", "match evaluate", "match classify", "lab run")
-EVERY = (*FILES, *OPENS, *BARS, "data list", "data get", "lab list", "lab table")
-
-RUNS = (
-    "export",
-    "inspect",
-    "generate",
-    "predict",
-    "evaluate",
-    "match evaluate",
-    "match classify",
-    *DECODE,
-)  # of a finished one
+BARS = (*TRAIN, *STUDIES, "demo", "search", "match evaluate", "match classify", "lab run")
+EVERY = (*FILES, *OPENS, *BARS, "runs", "report", "data list", "data get", "lab list", "lab table")
+RUNS = ("export", "inspect", "generate", "predict", "evaluate", "match evaluate", "match classify", *DECODE)  # fmt: skip
 
 GROUPS: dict[str, tuple[Flag, ...]] = {
+    "Study": (
+        Flag("--base", "A pretrained run; an external model: a folder, minilm, smollm2, hf:NAME; for scratch alone gpt, bert or classic; may "
+             "be given several times.", COMPARE, "bases", many=True, place=placed_base, complete=runs),
+        Flag("--arms", "Out of majority (class), tfidf, scratch, frozen, last:K, lora, full; with commas. [default: "
+             "majority,tfidf,scratch,frozen,full]", COMPARE, "arms", commas=True),
+        Flag("--labels", "Label counts to compare at: 50,200,800,all. [default: all]", COMPARE, "labels", commas=True, place=label_count),
+        Flag("--model", "Model; may be given several times. [default: gru, gru-additive, attention, transformer]", GRID, "models", many=True),
+        Flag("--hidden", "Hidden size; may be given several times. [default: 32, 64]", GRID, "hidden", int, many=True),
+        Flag("--text", "Text tower; may be given several times. [default: minilm]", TOWERS, "text", many=True, place=placed_base, complete=runs),
+        Flag("--image", "Image tower; may be given several times. [default: efficientnet-lite0]", TOWERS, "image", many=True, place=placed_base),
+        Flag("--train", "What to train, with commas: head, full. [default: head,full]", TOWERS, "scope", commas=True),
+        Flag("--seeds", "Runs of each arm that depends on the seed. [default: 5]", COMPARE, "seeds", int),
+        Flag("--seeds", "Runs of each combination. [default: 3]", GRID, "seeds", int),
+        Flag("--splits", "Runs of each combination, each on another split of the images. [default: 3]", TOWERS, "splits", int),
+        Flag("--corpus", "Text to pretrain a base on, as a part of the study; may be given several times.", COMPARE, "pretrain.data.paths",
+             many=True, place=placed),
+        Flag("--objective", "For --corpus: causal, masked, distill, or several with commas. [default: causal]", COMPARE, "objectives",
+             commas=True),
+        Flag("--jobs", "Runs in parallel.", STUDIES, kind=int, default=1, least=1),
+        Flag("--out", "The study's folder; an interrupted study continues there.", COMPARE, default="runs/study"),
+        Flag("--out", "The study's folder; an interrupted study continues there.", GRID, default="studies/ladder"),
+        Flag("--out", "The study's folder; an interrupted study continues there.", TOWERS, default="studies/towers"),
+        Flag("--dry-run", "Estimate the time of the study; nothing is trained.", STUDIES, kind=bool),
+        Flag("--yes", "Start even if it will take more than half an hour.", COMPARE, kind=bool),
+    ),
     "Data": (
+        Flag("DIR", "The folder to search.", ("runs",), default="runs"),
+        Flag("STUDY", "The folder of a study.", ("report",), required=True),
+        Flag("PAIRS...", "Tables of pairs, one per data set.", GRID, "data", many=True, required=True, place=placed),
+        Flag("PAIRS", "A table of captions, a folder or a pack.", TOWERS, "data", required=True, place=placed),
         Flag("RUN", "A finished run directory.", RUNS, required=True, complete=runs),
         Flag("RUN|PRESET", "A run; gpt, bert or classic; or a model of translate train.", ("params",), required=True),
         Flag("prompt", "The text to continue.", ("generate",), default=""),
@@ -113,16 +77,17 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("name", "A name from `headstart data list`.", ("data get",), required=True, complete=packs),
         Flag("name", "A lab of `headstart lab list`, or a .toml file.", ("lab run",), required=True),
         Flag("DIR...", "Folders of labs that were run.", ("lab table",), kind=Path, many=True, required=True),
-        Flag("CORPUS", "Text: .txt, .csv, .tsv, .jsonl, .parquet, or folders.", PRETRAIN, "data.paths", many=True, place=each_placed,
+        Flag("CORPUS", "Text: .txt, .csv, .tsv, .jsonl, .parquet, or folders.", PRETRAIN, "data.paths", many=True, place=placed,
              needed="a CORPUS: files or folders of text"),
-        Flag("DATA", "Labelled rows: .csv, .tsv, .jsonl, .parquet or a folder.", FINETUNE, "data.train", place=placed, needed="DATA"),
+        Flag("DATA", "Labelled rows: .csv, .tsv, .jsonl, .parquet or a folder.", (*FINETUNE, *COMPARE), "data.train", place=placed, needed="DATA"),
         Flag("PAIRS", "One .tsv, .csv, .jsonl or .txt of pairs, or two files, line by line.", TRANSLATE, "data.pairs", many=True,
-             place=each_placed, needed="PAIRS: a table of pairs, or two files"),
+             place=placed, needed="PAIRS: a table of pairs, or two files"),
         Flag("PAIRS", "A .csv, .tsv or .jsonl of file and caption; or a folder with pairs.csv, a pack.", MATCH, "data.pairs", place=placed,
              needed="PAIRS: a table of captions"),
         Flag("--images", "Folder of the files. [default: images/ beside PAIRS, or the folder of PAIRS]",
-             (*MATCH, "match evaluate"), "data.images", place=placed),
+             (*MATCH, *TOWERS, "match evaluate"), "data.images", place=placed),
         Flag("--unit", "What one text is: line, sentence or document. [default: document]", PRETRAIN, "data.unit"),
+        Flag("--unit", "For --corpus: line, sentence or document. [default: document]", COMPARE, "pretrain.data.unit"),
         Flag("--unit", "For text: line, sentence or document; as in training if not given.", ("evaluate",)),
         Flag("--unit", "For plain text: line, sentence or document.", ("data check",), default="line"),
         Flag("--file", "Texts to label: one per line, or a table.", ("predict",)),
@@ -140,25 +105,21 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--pieces", "TEXTS were cut by SentencePiece: join the pieces.", ("data table",), kind=bool),
         Flag("--labels", "Train on this many rows only; below 200, none are held out for validation. [default: all]", FINETUNE,
              "data.labels", int),
-        Flag("--valid", "Validation rows. [default: held out from DATA]", FINETUNE, "data.valid", place=placed),
-        Flag("--test", "Test rows. [default: held out from DATA]", FINETUNE, "data.test", place=placed),
+        Flag("--valid", "Validation rows. [default: held out from DATA]", (*FINETUNE, *COMPARE), "data.valid", place=placed),
+        Flag("--test", "Test rows. [default: held out from DATA]", (*FINETUNE, *COMPARE), "data.test", place=placed),
         Flag("--valid", "Validation pairs; given twice: two files. [default: held out from PAIRS]", TRANSLATE, "data.valid", many=True,
-             place=each_placed),
-        Flag("--test", "Test pairs; given twice: two files. [default: held out from PAIRS]", TRANSLATE, "data.test", many=True,
-             place=each_placed),
+             place=placed),
+        Flag("--test", "Test pairs; given twice: two files. [default: held out from PAIRS]", TRANSLATE, "data.test", many=True, place=placed),
         Flag("--split", "texts, or words: translate a text word by word. [default: texts]", TRANSLATE, "split"),
         Flag("--split", "texts or words. [default: as in training]", DECODE),
         Flag("--hold-out", "A source to keep out of training; may be given several times. [default: none]", TRANSLATE, "data.hold_out",
-             many=True, place=tuple),
+             many=True),
         Flag("--text-column", "Column of the text. [default: found by its name]", (*PRETRAIN, "predict", *TABLES), "data.text_column"),
         Flag("--label-column", "Column of the label. [default: found by its name]", TABLES, "data.label_column"),
-        Flag("--source-column", "Column of the source. [default: found by its name]", (*TRANSLATE, "translate evaluate"),
-             "data.source_column"),
-        Flag("--target-column", "Column of the target. [default: found by its name]", (*TRANSLATE, "translate evaluate"),
-             "data.target_column"),
+        Flag("--source-column", "Column of the source. [default: found by its name]", (*TRANSLATE, "translate evaluate"), "data.source_column"),
+        Flag("--target-column", "Column of the target. [default: found by its name]", (*TRANSLATE, "translate evaluate"), "data.target_column"),
         Flag("--file-column", "Column of the files. [default: found by its name]", (*MATCH, "match evaluate"), "data.file_column"),
-        Flag("--caption-column", "Column of the captions. [default: found by its name]", (*MATCH, "match evaluate"),
-             "data.caption_column"),
+        Flag("--caption-column", "Column of the captions. [default: found by its name]", (*MATCH, "match evaluate"), "data.caption_column"),
         Flag("--group-column", "Images of one group stay in one part of the split. [default: group, if there is one]", MATCH,
              "data.group_column"),
     ),
@@ -169,9 +130,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
              "base", place=placed_base, complete=runs, needed="--base (a run of headstart pretrain, or gpt with --init scratch)"),
         Flag("--init", "pretrained or scratch. [default: pretrained]", FINETUNE, "init"),
         Flag("--preset", "gpt, bert or classic. [default: gpt; bert when masked or distilled]", PRETRAIN, "model.preset", settled=True),
-        Flag("--size", "nano, micro, mini, small or medium. [default: micro; classic has its own]", (*PRETRAIN, *FINETUNE, "params"),
+        Flag("--size", "nano, micro, mini, small or medium. [default: micro; classic has its own]", (*PRETRAIN, *FINETUNE, *COMPARE, "params"),
              "model.size", settled=True),
-        Flag("--context", "Maximum tokens of a text or block. [default: what the size has]", (*PRETRAIN, *FINETUNE, "params"),
+        Flag("--context", "Maximum tokens of a text or block. [default: what the size has]", (*PRETRAIN, *FINETUNE, *COMPARE, "params"),
              "model.context", int),
         Flag("--before", "The run that RUN was tuned from: adds what changed, on --data or the texts.", ("inspect",)),
         Flag("--also", "Another run, or .onnx file, to compare; may be given several times.", ("predict",), many=True),
@@ -183,74 +144,72 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--hidden", "For a model of translate train: its width. [default: 64]", ("params",), kind=int),
         Flag("--tokenizer", "Count tokens too, by this kind, tokenizer.json, .model or run.", ("data check",)),
         Flag("--context", "With --tokenizer: count the rows that have more tokens.", ("data check",), kind=int),
-        Flag("--model", "gru, lstm, gru-additive, lstm-additive, attention or transformer. [default: transformer]", TRANSLATE,
-             "model.kind"),
+        Flag("--model", "gru, lstm, gru-additive, lstm-additive, attention or transformer. [default: transformer]", TRANSLATE, "model.kind"),
         Flag("--hidden", "Hidden size. [default: 64]", TRANSLATE, "model.hidden", int),
         Flag("--level", "What a token is: char, bpe or word. [default: char]", TRANSLATE, "source.kind"),
         Flag("--target-level", "The same, for the target. [default: char; as --level if that is given]", TRANSLATE, "target.kind"),
-        Flag("--context", "Maximum tokens of a text; longer pairs are left out. [default: what the model has]", TRANSLATE,
-             "model.context", int),
+        Flag("--context", "Maximum tokens of a text; longer pairs are left out. [default: what the model has]", TRANSLATE, "model.context", int),
         Flag("--tokenizer", "bpe, unigram, wordpiece, word, char; or a tokenizer.json, SentencePiece .model, or run. [default: bpe]",
              (*PRETRAIN, *FINETUNE), "tokenizer.kind", settled=True),
-        Flag("--vocab", "Entries of the vocabulary. [default: what the text feeds]", (*PRETRAIN, *FINETUNE), "tokenizer.vocab", int,
+        Flag("--vocab", "Entries of the vocabulary. [default: what the text feeds]", (*PRETRAIN, *FINETUNE, *COMPARE), "tokenizer.vocab", int,
              settled=True),
-        Flag("--pool", "What the head reads: last, cls or mean. [default: what suits the base and the rows]", FINETUNE, "pool"),
-        Flag("--long", "Texts longer than the context: truncate, or window (the mean over windows). [default: truncate]", FINETUNE,
+        Flag("--pool", "What the head reads: last, cls or mean. [default: what suits the base and the rows]", (*FINETUNE, *COMPARE), "pool"),
+        Flag("--long", "Texts longer than the context: truncate, or window (the mean over windows). [default: truncate]", (*FINETUNE, *COMPARE),
              "long"),
         Flag("--text", "Base of the text tower: a run, minilm, a folder, hf:NAME. [default: minilm]", MATCH, "text", place=placed_base,
              complete=runs),
         Flag("--image", "Image tower: efficientnet-lite0, mobilenet-v2; or transformer, from scratch. [default: efficientnet-lite0]",
              MATCH, "image", place=placed_base),
         Flag("--pool", "Pooling of the text tower: last, cls or mean. [default: what suits the base]", MATCH, "pool"),
-        Flag("--start", "Initial token embeddings: cooccurrence (PPMI-SVD), random or auto. [default: auto]", PRETRAIN, "start",
+        Flag("--start", "Initial token embeddings: cooccurrence (PPMI-SVD), random or auto. [default: auto]", (*PRETRAIN, *COMPARE), "start",
              settled=True),
         Flag("--vectors", "External word vectors, beside the co-occurrence (PPMI-SVD) embeddings: a .vec file, a spaCy pipeline's folder, "
-             "or a pack. [default: none]", PRETRAIN, "vectors", place=placed_base),
+             "or a pack. [default: none]", (*PRETRAIN, *COMPARE), "vectors", place=placed_base),
     ),
     "Training": (
         Flag("--objective", "causal (left to right), masked (bidirectional), distill (from --teacher), or auto. [default: causal]",
              PRETRAIN, "objective", settled=True),
-        Flag("--teacher", "Teacher of the objective distill: minilm, a folder, hf:NAME or a run. [default: none]", PRETRAIN, "teacher",
+        Flag("--teacher", "Teacher of the objective distill: minilm, a folder, hf:NAME or a run. [default: none]", (*PRETRAIN, *COMPARE), "teacher",
              place=placed_base, complete=runs, settled=True),
         Flag("--train", "What to train: full, head, last:K layers, or lora. [default: full]", FINETUNE, "scope"),
         Flag("--train", "head: the projections alone; full: the towers too. [default: head]", MATCH, "scope"),
         Flag("--steps", "Optimizer steps. [default: 2000]", PRETRAIN, "train.steps", int),
+        Flag("--steps", "For --corpus: optimizer steps of the pretraining. [default: 2000]", COMPARE, "pretrain.train.steps", int),
+        Flag("--rates", "Learning rates to try on the validation rows, with commas. [default: three that suit the arm]", COMPARE, "rates",
+             commas=True, place=rate),
         Flag("--minutes", "As many steps as fit into this time on this machine, instead of --steps.", PRETRAIN, kind=float, least=0),
-        Flag("--epochs", "Times through the training rows. [default: 10]", FINETUNE, "epochs", int),
-        Flag("--epochs", "Times through the training pairs. [default: 20]", TRANSLATE, "epochs", int),
-        Flag("--epochs", "Times through the training images. [default: 10]", MATCH, "epochs", int),
+        Flag("--epochs", "Times through the training rows. [default: 10]", (*FINETUNE, *COMPARE), "epochs", int),
+        Flag("--epochs", "Times through the training pairs. [default: 20]", (*TRANSLATE, *GRID), "epochs", int),
+        Flag("--epochs", "Times through the training images. [default: 10]", (*MATCH, *TOWERS), "epochs", int),
         Flag("--batch-size", "Examples in one forward pass. [default: 32]", PRETRAIN, "train.batch_size", int),
-        Flag("--batch-size", "Examples in one forward pass. [default: 16]", FINETUNE, "train.batch_size", int),
+        Flag("--batch-size", "Examples in one forward pass. [default: 16]", (*FINETUNE, *COMPARE), "train.batch_size", int),
         Flag("--batch-size", "Pairs in one forward pass. [default: 64]", TRANSLATE, "train.batch_size", int),
-        Flag("--batch-size", "Batch size (in-batch negatives). [default: 256]", MATCH, "train.batch_size", int),
+        Flag("--batch-size", "Batch size (in-batch negatives). [default: 256]", (*MATCH, *TOWERS), "train.batch_size", int),
         Flag("--lr", "Peak learning rate. [default: 0.001]", PRETRAIN, "train.lr", float),
         Flag("--lr", "Peak learning rate. [default: what suits the base: 0.0005 for one of ours]", FINETUNE, "train.lr", float),
         Flag("--lr", "Peak learning rate. [default: 0.005]", TRANSLATE, "train.lr", float),
-        Flag("--lr", "Peak learning rate. [default: 0.0001]", MATCH, "train.lr", float),
-        Flag("--class-weights", "Weight classes by inverse frequency.", FINETUNE, "class_weights", bool),
-        Flag("--sample", "Text to continue after each evaluation; may be given several times. [default: '']", PRETRAIN, "samples",
-             many=True, place=tuple),
+        Flag("--lr", "Peak learning rate. [default: 0.0001]", (*MATCH, *TOWERS), "train.lr", float),
+        Flag("--class-weights", "Weight classes by inverse frequency.", (*FINETUNE, *COMPARE), "class_weights", bool),
+        Flag("--sample", "Text to continue after each evaluation; may be given several times. [default: '']", PRETRAIN, "samples", many=True),
         Flag("--sample", "Text to translate after each evaluation; may be given several times. [default: validation rows]", TRANSLATE,
-             "samples", many=True, place=tuple),
+             "samples", many=True),
         Flag("--beam", "Beam size of the scores at the end. [default: 1]", TRANSLATE, "beam", int),
         Flag("--seed", "Seed of everything random. [default: 0]", TRAIN, "train.seed", int),
-        Flag("--device", "cpu, cuda, mps. [default: cpu]", TRAIN, "train.device"),
-        Flag("--threads", "CPU threads. [default: what torch chooses]", TRAIN, "train.threads", int),
+        Flag("--device", "cpu, cuda, mps. [default: cpu]", (*TRAIN, *TOWERS), "train.device"),
+        Flag("--threads", "CPU threads. [default: what torch chooses]", (*TRAIN, *GRID, *TOWERS), "train.threads", int),
     ),
     "Decoding": (
         Flag("--tokens", "Maximum tokens to generate.", ("generate",), kind=int, default=40, least=1),
         Flag("--temperature", "0 takes the most probable token; 1 samples from the model's distribution.", ("generate",), kind=float,
              default=0.0, least=0),
         Flag("--top-k", "Sample among the K most probable tokens; 0 = all.", ("generate",), kind=int, default=0, least=0),
-        Flag("--top-p", "Sample among the tokens that hold this much probability.", ("generate",), kind=float, default=1.0, least=0,
-             most=1),
+        Flag("--top-p", "Sample among the tokens that hold this much probability.", ("generate",), kind=float, default=1.0, least=0, most=1),
         Flag("--tokens", "Generate this many tokens first.", ("inspect",), kind=int, default=0, least=0),
         Flag("--sample", "Sample the generated tokens at --temperature; else the most probable.", ("inspect",), kind=bool),
         Flag("--temperature", "Probabilities at this temperature.", ("inspect",), kind=float, default=1.0),
         Flag("--seed", "Seed of the sampling.", ("generate", "inspect"), kind=int, default=0, least=0),
         Flag("--beam", "Beam size; 1 is greedy.", DECODE, kind=int, default=1, least=1),
-        Flag("--n-best", "Print this many translations; the beam is at least as large.", ("translate apply",), kind=int, default=1,
-             least=1),
+        Flag("--n-best", "Print this many translations; the beam is at least as large.", ("translate apply",), kind=int, default=1, least=1),
         Flag("--length-penalty", "Divide scores by length to this power; 0 favours short translations.", DECODE, kind=float, default=1.0,
              least=0),
     ),
@@ -259,8 +218,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--top", "Most probable tokens to show at each place.", ("inspect",), kind=int, default=6, least=1),
         Flag("--top", "Show the K most probable tokens at each place.", ("generate",), kind=int, default=0, least=0),
         Flag("--top", "Images to show for each caption.", ("search",), kind=int, default=10, least=1),
-        Flag("--target", "The wanted image, by file or caption: reports its rank for each caption, and the effect of each word.",
-             ("search",)),
+        Flag("--target", "The wanted image, by file or caption: reports its rank for each caption, and the effect of each word.", ("search",)),
         Flag("--layer", "Layer whose attention is shown first; 0 = the last.", ("inspect",), kind=int, default=0, least=0),
         Flag("--head", "Head whose attention is shown first: mean, rollout or 1, 2, ...", ("inspect",), default="mean"),
         Flag("--label", "Label to attribute to the tokens; else the most probable.", ("inspect",)),
@@ -284,6 +242,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--png", "Draw a contact sheet to this file, of 200 images at most.", ("search",), kind=Path, ends=PNG),
         Flag("--png", "Draw to this file.", ("inspect", "params"), kind=Path, ends=PNG),
         Flag("--svg", "Draw to this file.", ("inspect", "params"), kind=Path, ends=SVG),
+        Flag("--out", "The folder of the runs and the page.", ("demo",), default="runs/demo"),
         Flag("--out", "The run directory to make.", PRETRAIN, default="runs/pretrained"),
         Flag("--out", "The run directory to make.", FINETUNE, default="runs/finetuned"),
         Flag("--out", "The run directory to make.", TRANSLATE, default="runs/translator"),
@@ -298,18 +257,19 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--on-bad-bytes", "Invalid bytes: fail, or replace by U+FFFD and count. [default: fail]", FILES, "data.on_bad_bytes"),
         Flag("--strip-nul", "Drop NUL characters, and count them.", FILES, "data.strip_nul", bool),
         Flag("--max-line-bytes", "Refuse a file with a longer line. [default: any length]", FILES, "data.max_line_bytes", int),
-        Flag("--skip-blank", "Drop rows without a text or a label, and count them.", (*FINETUNE, "evaluate", "data check"),
+        Flag("--skip-blank", "Drop rows without a text or a label, and count them.", (*FINETUNE, *COMPARE, "evaluate", "data check"),
              "data.skip_blank", bool),
         Flag("--clean-labels", "Merge labels that differ only by white space or case, and count them.",
-             (*FINETUNE, "evaluate", "data check"), "data.clean_labels", bool),
-        Flag("--any-labels", "Accept labels that look like numbers, ids or lists.", FINETUNE, "data.any_labels", bool),
-        Flag("--strict-leakage", "Refuse test rows that are also training rows.", FINETUNE, "strict_leakage", bool),
+             (*FINETUNE, *COMPARE, "evaluate", "data check"), "data.clean_labels", bool),
+        Flag("--any-labels", "Accept labels that look like numbers, ids or lists.", (*FINETUNE, *COMPARE), "data.any_labels", bool),
+        Flag("--strict-leakage", "Refuse test rows that are also training rows.", (*FINETUNE, *COMPARE), "strict_leakage", bool),
         Flag("--strict", "Refuse images that cannot be used, instead of leaving them out.",
              (*MATCH, "match evaluate", "match classify", "search"), "data.strict", bool),
     ),
     "Other": (
         Flag("--config", "Settings in a TOML file, such as config.toml of a run; flags win over it.", TRAIN),
-        Flag("--set", "Any setting of config.toml: train.lr=0.001.", (*TRAIN, "params"), many=True),
+        Flag("--config", "Settings in a TOML file, such as study.toml of a study; flags win over it.", COMPARE, kind=Path),
+        Flag("--set", "Any setting of config.toml: train.lr=0.001.", (*TRAIN, *STUDIES, "params"), many=True),
         Flag("--allow-pickle", "Open pickled weights of --base if it has no others; tensors only.", (*PRETRAIN, *FINETUNE),
              "allow_pickle", bool),
         Flag("--no-verify", "Open a model although its files are not those that were written.", OPENS, kind=bool),
@@ -317,17 +277,15 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     ),
 }  # fmt: skip
 ROWS = [(flag, group) for group, flags in GROUPS.items() for flag in flags]
-FLAGS = {flag.setting: flag.name for flag, _ in ROWS if flag.setting} | {"context": "--context"}  # messages name them
+FLAGS = {
+    flag.setting: flag.name for flag, _ in ROWS if flag.setting and set(flag.verbs) & set(TRAIN)
+}  # messages name them
+FLAGS["context"] = "--context"
 
 
 def flags_of(verb: str) -> Iterator[tuple[Flag, str]]:
     """The flags of a verb with their groups, in the order of its help."""
     return ((flag, group) for flag, group in ROWS if verb in flag.verbs)
-
-
-def option(name: str, verb: str = "") -> Any:
-    """A flag of the table, for the signature of another verb."""
-    return next(flag.option(group) for flag, group in ROWS if flag.name == name and (not verb or verb in flag.verbs))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from headstart.cli.app import app, reading_of, verb
 from headstart.cli.flags import Given
 from headstart.cli.terminal import Bar, show, show_json, show_notes, write_drawings
+from headstart.errors import UserError
 
 if TYPE_CHECKING:
     from headstart.show.view import Inspection
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 @verb(app, "inspect")
 def inspect(given: Given) -> None:
     """Look inside the model in RUN. Shows what it made of each TEXT."""
-    from headstart.errors import UserError
     from headstart.show.page import page
     from headstart.show.view import picture
     from headstart.use.inspect import inspect_translation, is_translator

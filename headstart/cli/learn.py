@@ -10,6 +10,7 @@ from headstart.cli.flags import FLAGS, Given, flags_of
 from headstart.cli.settings import file_settings, has, nested_settings
 from headstart.cli.summary import SUMMARIES, show_estimate
 from headstart.cli.terminal import Bar, show_json, show_notes
+from headstart.errors import ConfigError, UserError
 
 
 def train(job: str, given: Given) -> None:
@@ -19,7 +20,6 @@ def train(job: str, given: Given) -> None:
 
 def job_config(job: str, given: Given, settings: dict[str, Any]) -> Any:
     """The settings of a job: those given; with --resume, laid over those of the run, which has the last word."""
-    from headstart.errors import UserError
     from headstart.runs.kinds import KINDS
     from headstart.runs.run import Run
     from headstart.schema import merge, parse
@@ -57,8 +57,6 @@ def run(config: Any, given: Given) -> None:
 @verb(app, "pretrain")
 def pretrain(given: Given) -> None:
     """Train a tokenizer and a language model on CORPUS. Or continue training one."""
-    from headstart.errors import UserError
-
     settings, minutes, resume = given.settings(), given["--minutes"], given["--resume"]
     if settings["base"]:
         settings["context"] = settings.pop("model.context")
@@ -71,14 +69,15 @@ def pretrain(given: Given) -> None:
         if config.base and not resume:
             _refuse_settled(given, config.base)
     if minutes is not None and resume:
-        _note(given, "A resumed run keeps its number of steps; --minutes has no effect.")
+        show_notes(["A resumed run keeps its number of steps; --minutes has no effect."], given["--quiet"])
     elif minutes is not None:
         from headstart.jobs.estimate import within_minutes
         from headstart.runs.run import Run
 
         if not given["--dry-run"]:
             Run(Path(given["--out"])).must_be_free()
-        _note(given, f"Preparing everything once, to see how many steps fit into {minutes:g} minutes ...")
+        preparing = f"Preparing everything once, to see how many steps fit into {minutes:g} minutes ..."
+        show_notes([preparing], given["--quiet"])
         config = within_minutes(config, minutes)
     run(config, given)
 
@@ -105,7 +104,7 @@ def _by_recipe(given: Given, settings: dict[str, Any]) -> tuple[Any, float | Non
         if name == "objective" or not (has(named, name) or (own_tokenizer and name.startswith("tokenizer.")))
     }
     config = job_config("pretrain", given, settings | {name: choice.value for name, choice in chosen.items()})
-    _note(given, f"Chosen: {'; '.join(choice.why for choice in chosen.values())}.")
+    show_notes([f"Chosen: {'; '.join(choice.why for choice in chosen.values())}."], given["--quiet"])
     timed = given["--minutes"] is not None or has(named, "train.steps")
     return config, given["--minutes"] if timed else MINUTES
 
@@ -128,12 +127,5 @@ def finetune(given: Given) -> None:
 
 def _refuse_settled(given: Given, base: str) -> None:
     """What a base has settled cannot be asked for."""
-    from headstart.errors import ConfigError
-
     if refused := given.settled():
         raise ConfigError(f"{', '.join(refused)}: the base {given['--base'] or base} settles this. Leave it out.")
-
-
-def _note(given: Given, text: str) -> None:
-    if not given["--quiet"]:
-        show_notes([text])

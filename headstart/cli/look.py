@@ -10,6 +10,7 @@ from headstart.cli.flags import Given
 from headstart.cli.settings import nested_settings
 from headstart.cli.summary import perplexity
 from headstart.cli.terminal import accuracy_line, share, show, show_json, show_notes, show_table, write_drawings
+from headstart.errors import ConfigError, DataError, UserError, did_you_mean
 from headstart.show.table import label
 
 if TYPE_CHECKING:
@@ -53,7 +54,6 @@ def generate(given: Given) -> None:
 @verb(app, "predict")
 def predict(given: Given) -> None:
     """Label each TEXT with the classifier in RUN. Or with several, side by side."""
-    from headstart.errors import DataError, UserError
     from headstart.hub.packs import located
     from headstart.text.read import read_lines
 
@@ -100,7 +100,6 @@ def _ranked(probabilities: dict[str, float]) -> str:
 def evaluate(given: Given) -> None:
     """Score the model in RUN on DATA, with intervals."""
     from headstart.config import PretrainConfig
-    from headstart.errors import UserError
     from headstart.hub.packs import located
     from headstart.runs.run import Run
 
@@ -142,7 +141,6 @@ def _show_classes(scores: Mapping[str, Any]) -> None:
 @verb(app, "params")
 def params(given: Given) -> None:
     """Show where the parameters are. Each number has the product behind it."""
-    from headstart.errors import ConfigError, UserError, did_you_mean
     from headstart.shapes import PRESETS, TRANSLATORS
 
     target, head, labels = given["RUN|PRESET"], given["--head"], given["--labels"]

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Any
 
-from typer import Argument, Option
-
-from headstart.cli.app import (
-    Debug,
-    Device,
-    Json,
-    NoVerify,
-    Quiet,
-    Set,
-    Threads,
-    app,
-    group,
-    training_settings,
-    verb,
-)
-from headstart.cli.complete import runs
-from headstart.cli.flags import Given, option
-from headstart.cli.grids import DryStudy, Jobs, grid_study
+from headstart.cli.app import app, group, verb
+from headstart.cli.flags import Given
+from headstart.cli.grids import grid_study
 from headstart.cli.learn import train as train_job
 from headstart.cli.settings import nested_settings, placed
 from headstart.cli.summary import show_recalls
-from headstart.cli.terminal import Bar, accuracy_line, guarded, show, show_json, show_notes
+from headstart.cli.terminal import Bar, accuracy_line, show, show_json, show_notes, write_drawings
 from headstart.errors import UserError
 from headstart.quantities import counted
 
@@ -35,14 +19,14 @@ MOST_DRAWN = 200  # images on one sheet; it is drawn in seconds, and no side is 
 
 match = group("match", "Captions and images: train, score and classify.")
 
-Images = Annotated[str | None, option("--images")]
-
 
 @verb(app, "search")
 def search(given: Given) -> None:
     """Find the IMAGES that fit each CAPTION best."""
     from headstart.images.read import bad_notes
     from headstart.jobs.default_matcher import default_matcher
+    from headstart.show.page import page
+    from headstart.show.view import Inspection, picture
     from headstart.use.search import ImageFolder, ImageSearch, check_captions
 
     captions, png, html, top = given["CAPTION..."], given["--png"], given["--html"], given["--top"]
@@ -54,29 +38,21 @@ def search(given: Given) -> None:
     wanted = folder.file(given["--target"]) if given["--target"] else ""
     name = given["--model"] or default_matcher(folder.path, bar)
     found = ImageSearch.within(folder, name, given["--strict"], bar)
-    _note(given, bad_notes(found.bad))
+    show_notes(bad_notes(found.bad), given["--quiet"])
     edits = found.edits(wanted, captions) if wanted else None
     sheets = found.find(captions, top, bool(png or html), wanted)
-    _write_sheets(name, edits, sheets, png, html)
+    views = [*([edits] if edits else []), *sheets]
+    seen = [
+        *([Inspection(name, edits.summary, (edits,))] if edits else []),
+        *(Inspection(name, s.caption, (s,)) for s in sheets),
+    ]
+    write_drawings(given.values, lambda: page(seen), lambda: picture(views))
     if given["--json"]:
         show_json(_records(edits, sheets))
         return
-    show("\n\n".join(map(str, [*([edits] if edits else []), *sheets])))
+    show("\n\n".join(map(str, views)))
     for file in filter(None, (png, html)):
         show(f"contact sheet: {file}")
-
-
-def _write_sheets(name: str, edits: Any, sheets: Any, png: Path | None, html: Path | None) -> None:
-    from headstart.runs.disk import write_file
-    from headstart.show.page import page
-    from headstart.show.view import Inspection, picture
-
-    first = [edits] if edits else []
-    if png:
-        write_file(png, picture([*first, *sheets]).png())
-    if html:
-        seen = [Inspection(name, sheet.caption, (sheet,)) for sheet in sheets]
-        write_file(html, page([*(Inspection(name, each.summary, (each,)) for each in first), *seen]).encode())
 
 
 def _records(edits: Any, sheets: Any) -> Any:
@@ -94,53 +70,12 @@ def train(given: Given) -> None:
     train_job("match", given)
 
 
-@match.command("compare")
-@guarded
-def compare(
-    pairs: Annotated[
-        str, Argument(metavar="PAIRS", help="A table of captions, a folder or a pack.", show_default=False)
-    ],
-    images: Images = None,
-    out: Annotated[str, Option(help="The folder of the study.")] = "studies/towers",
-    text: Annotated[
-        list[str] | None,
-        Option(help="Text tower; may be given several times. [default: minilm]", autocompletion=runs),
-    ] = None,
-    image: Annotated[
-        list[str] | None, Option(help="Image tower; may be given several times. [default: efficientnet-lite0]")
-    ] = None,
-    scope: Annotated[
-        str | None, Option("--train", help="What learns, with a comma between: head, full. [default: head,full]")
-    ] = None,
-    splits: Annotated[int | None, Option(help="Runs of each, every one on other images. [default: 3]")] = None,
-    epochs: Annotated[int | None, Option(help="Times through the training images. [default: 10]")] = None,
-    batch_size: Annotated[int | None, Option(help="Images told apart at once. [default: 256]")] = None,
-    lr: Annotated[float | None, Option(help="Peak learning rate. [default: 0.0001]")] = None,
-    device: Device = None,
-    threads: Threads = None,
-    settings: Set = None,
-    jobs: Jobs = 1,
-    dry_run: DryStudy = False,
-    no_verify: NoVerify = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
+@verb(match, "match compare")
+def compare(given: Given) -> None:
     """Compare frozen and tuned towers, or towers with each other, on the same splits of the images."""
-    from headstart.cli.settings import placed_base
     from headstart.study.match import MATCHERS
 
-    each = {"epochs": epochs, "data.images": placed(images) if images else None}
-    each |= training_settings(batch_size, lr, None, device, threads)
-    given: dict[str, Any] = {
-        "data": placed(pairs),
-        "text": [placed_base(name) for name in text] if text else None,
-        "image": [placed_base(name) for name in image] if image else None,
-        "scope": scope.split(",") if scope else None,
-        "splits": splits,
-        "settings": nested_settings(each, settings) or None,
-    }
-    grid_study(MATCHERS, given, out, jobs, dry_run, as_json, quiet)
+    grid_study(MATCHERS, given)
 
 
 @verb(match, "match evaluate")
@@ -155,7 +90,7 @@ def evaluate(given: Given) -> None:
     settings = {**given.settings(), "data.pairs": placed(given["PAIRS"])}
     data = parse(CaptionsConfig, nested_settings(settings, None)["data"])
     scores = scores_on(given["RUN"], data, Bar(given["--quiet"]))
-    _note(given, [*bad_notes(scores["bad_images"]), *blank_notes(scores["blank_rows"])])
+    show_notes([*bad_notes(scores["bad_images"]), *blank_notes(scores["blank_rows"])], given["--quiet"])
     if given["--json"]:
         show_json(scores)
     else:
@@ -173,7 +108,7 @@ def classify(given: Given) -> None:
     names = [name.strip() for name in (given["--labels"] or "").split(",") if name.strip()]
     templates = given["--template"] or TEMPLATES
     result = labelled(given["RUN"], given["IMAGES"], names, templates, given["--strict"], Bar(given["--quiet"]))
-    _note(given, bad_notes(result["bad_images"]))
+    show_notes(bad_notes(result["bad_images"]), given["--quiet"])
     if given["--json"]:
         show_json(result)
         return
@@ -182,11 +117,6 @@ def classify(given: Given) -> None:
     if result["scores"]:
         show(accuracy_line("accuracy", result["scores"]))
         _show_trained_on(result["trained_on"], len(result["images"]))
-
-
-def _note(given: Given, notes: Sequence[str]) -> None:
-    if not given["--quiet"]:
-        show_notes(notes)
 
 
 def _show_trained_on(part: Mapping[str, int], images: int) -> None:

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headstart.errors import ConfigError, UserError
+
 if TYPE_CHECKING:
     from headstart.config import JobConfig
 
@@ -41,10 +43,6 @@ def placed(path: str) -> str:
     return str(Path(located(path)).absolute())
 
 
-def each_placed(paths: list[str]) -> tuple[str, ...]:
-    return tuple(map(placed, paths))
-
-
 def placed_base(base: str) -> str:
     """A run by its whole path; a preset, or what is not there, as it stands."""
     from headstart.shapes import PRESETS
@@ -52,9 +50,22 @@ def placed_base(base: str) -> str:
     return str(Path(base).absolute()) if base not in PRESETS and os.path.exists(base) else base
 
 
+def label_count(word: str) -> int:
+    """A number of labels; 0 is all of them."""
+    if word != "all" and not word.isdecimal():
+        raise UserError(f"--labels: '{word}' is neither a whole number nor all.")
+    return 0 if word == "all" else int(word)
+
+
+def rate(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        raise UserError(f"--rates: '{word}' is not a number.") from None
+
+
 def file_settings(kind: Any, file: str) -> dict[str, Any]:
     """The settings of a TOML file. Its paths mean what they would mean on the command line."""
-    from headstart.errors import ConfigError
     from headstart.schema import parse, read_toml
 
     settings = read_toml(Path(file))

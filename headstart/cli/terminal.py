@@ -16,7 +16,7 @@ from typing import Any, TextIO, TypeVar, cast
 
 from headstart.errors import UserError, out_of_memory
 from headstart.quantities import duration
-from headstart.runs.disk import DENIED, FULL
+from headstart.runs.disk import DENIED, FULL, write_file
 from headstart.runs.watch import Watch
 from headstart.show.table import table
 from headstart.strict_json import to_json
@@ -31,7 +31,7 @@ def guarded(verb: F) -> F:
 
     @functools.wraps(verb)
     def run(*args: Any, **kwargs: Any) -> None:
-        debug, as_json = bool(kwargs.get("debug")), bool(kwargs.get("json", kwargs.get("as_json")))
+        debug, as_json = bool(kwargs.get("debug")), bool(kwargs.get("json"))
         try:
             with _trusting(bool(kwargs.get("no_verify"))):
                 verb(*args, **kwargs)
@@ -121,8 +121,8 @@ def show(text: str = "") -> None:
     sys.stdout.write(shown(text) + "\n")
 
 
-def show_notes(notes: Sequence[str]) -> None:
-    sys.stderr.writelines(f"Note: {shown(note)}\n" for note in notes)
+def show_notes(notes: Sequence[str], quiet: bool = False) -> None:
+    sys.stderr.writelines(f"Note: {shown(note)}\n" for note in notes if not quiet)
 
 
 def show_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
@@ -132,14 +132,12 @@ def show_table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequ
 
 def write_drawings(files: Mapping[str, Any], page: Callable[[], Any], drawing: Callable[[], Any]) -> None:
     """Write what --html, --png and --svg ask for."""
-    from headstart.runs.disk import write_file
-
-    if files["--html"]:
-        write_file(files["--html"], page().encode())
-    if files["--png"]:
-        write_file(files["--png"], drawing().png())
-    if files["--svg"]:
-        write_file(files["--svg"], drawing().svg().encode())
+    if html := files.get("--html"):
+        write_file(html, page().encode())
+    if png := files.get("--png"):
+        write_file(png, drawing().png())
+    if svg := files.get("--svg"):
+        write_file(svg, drawing().svg().encode())
 
 
 def accuracy_line(name: str, scores: Mapping[str, Any]) -> str:
@@ -152,11 +150,14 @@ def share(value: float | None) -> str:
     return "undefined" if value is None else f"{value:.4f}"
 
 
-class Lasting(io.TextIOBase):
+class Lasting:
     """A stream that takes what is written even when its terminal has gone: progress must not end a job."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
 
     def write(self, text: str) -> int:
         with suppress(OSError):
@@ -166,16 +167,6 @@ class Lasting(io.TextIOBase):
     def flush(self) -> None:
         with suppress(OSError):
             self.stream.flush()
-
-    def isatty(self) -> bool:
-        return self.stream.isatty()
-
-    def fileno(self) -> int:
-        return self.stream.fileno()
-
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        return self.stream.encoding
 
 
 class Bar(Watch):

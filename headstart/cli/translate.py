@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from typer import Argument, Option
-
-from headstart.cli.app import Debug, Json, Quiet, Set, Threads, group, reading_of, verb
+from headstart.cli.app import group, reading_of, verb
 from headstart.cli.flags import Given
-from headstart.cli.grids import DryStudy, Jobs, grid_study
+from headstart.cli.grids import grid_study
 from headstart.cli.learn import train as train_job
-from headstart.cli.settings import placed
 from headstart.cli.summary import show_translation_scores
-from headstart.cli.terminal import guarded, show, show_json, show_notes, show_table
+from headstart.cli.terminal import show, show_json, show_notes, show_table, write_drawings
+from headstart.errors import ModelError, UserError, did_you_mean
 from headstart.quantities import counted
 
 if TYPE_CHECKING:
@@ -32,7 +30,6 @@ def train(given: Given) -> None:
 @verb(translate, "translate apply")
 def apply(given: Given) -> None:
     """Translate each TEXT with the model in RUN."""
-    from headstart.errors import UserError
     from headstart.text.read import read_lines
 
     run, n_best, attention = given["RUN"], given["--n-best"], given["--attention"]
@@ -65,7 +62,6 @@ def apply(given: Given) -> None:
 @verb(translate, "translate evaluate")
 def evaluate(given: Given) -> None:
     """Score the model in RUN on PAIRS. Reports each score with its interval, and where it fails."""
-    from headstart.errors import UserError
     from headstart.hub.packs import located
 
     pairs = given["PAIRS"]
@@ -107,45 +103,15 @@ def _show_failures(fails: Mapping[str, Any]) -> None:
     )
 
 
-@translate.command("grid")
-@guarded
-def grid(
-    pairs: Annotated[
-        list[str], Argument(metavar="PAIRS...", help="Tables of pairs, one a data set.", show_default=False)
-    ],
-    out: Annotated[str, Option(help="The folder of the study.")] = "studies/ladder",
-    model: Annotated[
-        list[str] | None,
-        Option(help="May be given several times. [default: gru, gru-additive, attention, transformer]"),
-    ] = None,
-    hidden: Annotated[list[int] | None, Option(help="May be given several times. [default: 32, 64]")] = None,
-    seeds: Annotated[int | None, Option(help="Runs of each. [default: 3]")] = None,
-    epochs: Annotated[int | None, Option(help="Times through the training pairs. [default: 20]")] = None,
-    threads: Threads = None,
-    settings: Set = None,
-    jobs: Jobs = 1,
-    dry_run: DryStudy = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
-) -> None:
+@verb(translate, "translate grid")
+def grid(given: Given) -> None:
     """Train every model at every hidden size on every data set. Gives a table, curves, a heat map and a page."""
-    from headstart.cli.settings import nested_settings
     from headstart.study.translate import TRANSLATORS
 
-    given: dict[str, Any] = {
-        "data": [placed(path) for path in pairs],
-        "models": model or None,
-        "hidden": hidden or None,
-        "seeds": seeds,
-        "settings": nested_settings({"epochs": epochs, "train.threads": threads}, settings) or None,
-    }
-    grid_study(TRANSLATORS, given, out, jobs, dry_run, as_json, quiet)
+    grid_study(TRANSLATORS, given)
 
 
 def _split(given: Given) -> str | None:
-    from headstart.errors import UserError, did_you_mean
-
     split: str | None = given["--split"]
     if split not in (None, "texts", "words"):
         raise UserError(f"--split takes texts or words, not '{split}'.{did_you_mean(split, ('texts', 'words'))}")
@@ -163,20 +129,13 @@ def _note_lost(records: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _draw_attention(run: str, attended: list[Attended], file: Path) -> None:
-    from headstart.errors import ModelError
-    from headstart.runs.disk import write_file
     from headstart.show.page import page
     from headstart.show.view import Inspection, picture
 
     if not all(each.maps for each in attended):
         raise ModelError("This model has no attention: its decoder sees one state of the whole source, and no tokens.")
     views = [each.maps["cross"] for each in attended]
-    match file.suffix.lower():
-        case ".png":
-            write_file(file, picture(views).png())
-        case ".svg":
-            write_file(file, picture(views).svg().encode())
-        case _:
-            told = [f"{each.source} → {each.translation}" for each in attended]
-            seen = [Inspection(run, text, (view,)) for text, view in zip(told, views, strict=True)]
-            write_file(file, page(seen).encode())
+    told = [f"{each.source} → {each.translation}" for each in attended]
+    seen = [Inspection(run, text, (view,)) for text, view in zip(told, views, strict=True)]
+    kind = file.suffix.lower() if file.suffix.lower() in (".png", ".svg") else ".html"
+    write_drawings({f"--{kind[1:]}": file}, lambda: page(seen), lambda: picture(views))
