@@ -29,6 +29,16 @@ def test_no_file_is_long(file: Path) -> None:
     assert len(file.read_text("utf-8").splitlines()) <= 400
 
 
+@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(PACKAGE)))
+def test_no_function_is_long(file: Path) -> None:
+    functions = [n for n in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(n, ast.FunctionDef)]
+    assert not [f.name for f in functions if (f.end_lineno or 0) - f.lineno >= 60]
+
+
+def test_few_functions_answer_with_anything_at_all() -> None:
+    assert sum(file.read_text("utf-8").count("-> dict[str, Any]") for file in FILES) < 40
+
+
 @pytest.mark.parametrize("file", [f for f in FILES if floor(f) is not None], ids=lambda f: str(f.relative_to(PACKAGE)))
 def test_imports_point_down(file: Path) -> None:
     here = floor(file)

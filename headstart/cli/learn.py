@@ -7,7 +7,7 @@ from typing import Any
 
 from headstart.cli.app import app, verb
 from headstart.cli.flags import FLAGS, Given, flags_of
-from headstart.cli.settings import file_settings, has, nested_settings
+from headstart.cli.settings import file_settings, nested_settings
 from headstart.cli.summary import SUMMARIES, show_estimate
 from headstart.cli.terminal import Bar, show_json, show_notes
 from headstart.errors import ConfigError, UserError
@@ -22,19 +22,19 @@ def job_config(job: str, given: Given, settings: dict[str, Any]) -> Any:
     """The settings of a job: those given; with --resume, laid over those of the run, which has the last word."""
     from headstart.runs.kinds import KINDS
     from headstart.runs.run import Run
-    from headstart.schema import merge, parse
+    from headstart.schema import is_given, merge, parse
 
     kind, file, assignments = KINDS[job].config, given["--config"], given["--set"]
     if given["--resume"] and file:
         raise UserError("A resumed run keeps its own settings. Leave out --config.")
     stored = file_settings(kind, file) if file else {}
-    if isinstance(stored.get("train"), dict) and has(nested_settings(settings, assignments), "epochs"):
+    if isinstance(stored.get("train"), dict) and is_given(nested_settings(settings, assignments), "epochs"):
         stored["train"].pop("steps", None)  # --epochs beside a file says anew how long
     nested = nested_settings(settings, assignments, stored)
     if given["--resume"]:
         asked = Run(Path(given["--out"])).asked(kind).model_dump()
         return parse(kind, merge(asked, nested), "the settings", FLAGS)
-    missing = [flag.needed for flag, _ in flags_of(given.verb) if flag.needed and not has(nested, flag.setting)]
+    missing = [flag.needed for flag, _ in flags_of(given.verb) if flag.needed and not is_given(nested, flag.setting)]
     if missing:
         raise UserError(f"Missing {' and '.join(missing)}.")
     return parse(kind, nested, file or "the settings", FLAGS)
@@ -57,10 +57,12 @@ def run(config: Any, given: Given) -> None:
 @verb(app, "pretrain")
 def pretrain(given: Given) -> None:
     """Train a tokenizer and a language model on CORPUS. Or continue training one."""
+    from headstart.schema import is_given
+
     settings, minutes, resume = given.settings(), given["--minutes"], given["--resume"]
     if settings["base"]:
         settings["context"] = settings.pop("model.context")
-    if minutes is not None and has(nested_settings(settings, given["--set"]), "train.steps"):
+    if minutes is not None and is_given(nested_settings(settings, given["--set"]), "train.steps"):
         raise UserError("--minutes and --steps both set the length of the run. Give one of them.")
     if settings["objective"] == "auto":
         config, minutes = _by_recipe(given, settings)
@@ -85,27 +87,21 @@ def pretrain(given: Given) -> None:
 def _by_recipe(given: Given, settings: dict[str, Any]) -> tuple[Any, float | None]:
     """The settings that --objective auto chooses beside those that are given, and the minutes to train."""
     from headstart.config import PretrainConfig
+    from headstart.jobs.recipe import MINUTES, beside, objective_for, recipe_for
+    from headstart.schema import is_given
 
     file = given["--config"]
     named = nested_settings(settings, given["--set"], file_settings(PretrainConfig, file) if file else None)
-    causal = has(named, "model.preset") and named["model"]["preset"] != "bert"
-    settings["objective"] = "distill" if has(named, "teacher") else "causal" if causal else "masked"
+    settings["objective"] = objective_for(named)
     config = job_config("pretrain", given, settings)
     if given["--resume"]:
         return config, given["--minutes"]
     if config.base:
         _refuse_settled(given, config.base)
-    from headstart.jobs.recipe import MINUTES, recipe_for
-
-    own_tokenizer = has(named, "tokenizer.kind")  # which then has entries and capitals of its own
-    chosen = {
-        name: choice
-        for name, choice in recipe_for(config).items()
-        if name == "objective" or not (has(named, name) or (own_tokenizer and name.startswith("tokenizer.")))
-    }
+    chosen = beside(named, recipe_for(config))
     config = job_config("pretrain", given, settings | {name: choice.value for name, choice in chosen.items()})
     show_notes([f"Chosen: {'; '.join(choice.why for choice in chosen.values())}."], given["--quiet"])
-    timed = given["--minutes"] is not None or has(named, "train.steps")
+    timed = given["--minutes"] is not None or is_given(named, "train.steps")
     return config, given["--minutes"] if timed else MINUTES
 
 

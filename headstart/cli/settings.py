@@ -16,24 +16,12 @@ def nested_settings(
     given: dict[str, Any], settings: list[str] | None, from_file: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Tables of settings: those of the file, then `given` by dotted name (None is not given), then each `a.b=c`."""
-    from headstart.schema import merge, with_override
+    from headstart.schema import merge, nested, with_override
 
-    nested: dict[str, Any] = from_file or {}
-    for name, value in given.items():
-        if value is not None:
-            for part in reversed(name.split(".")):
-                value = {part: value}
-            nested = merge(nested, value)
+    tables = merge(from_file or {}, nested({name: value for name, value in given.items() if value is not None}))
     for assignment in settings or []:
-        nested = with_override(nested, assignment)
-    return nested
-
-
-def has(settings: dict[str, Any], name: str) -> bool:
-    """Whether a setting is given, by its dotted name."""
-    first, _, rest = name.partition(".")
-    value = settings.get(first)
-    return has(value, rest) if rest and isinstance(value, dict) else value is not None and not rest
+        tables = with_override(tables, assignment)
+    return tables
 
 
 def placed(path: str) -> str:
