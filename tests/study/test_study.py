@@ -157,16 +157,16 @@ def test_a_study_killed_half_way_gives_the_same_table(whole, base, rows, tmp_pat
 
 
 def test_a_failed_cell_is_told_and_not_averaged_away(base, rows, tmp_path, monkeypatch):
-    from headstart.jobs import finetune
+    from headstart.jobs import job
 
-    train = finetune.train
+    train = job.train
 
     def diverging(model: Any, task: Any, batches: Any, valid: Any, cfg: Any, *rest: Any) -> Any:
         if cfg.seed == 1:
             raise DivergedError("The loss is not finite.")
         return train(model, task, batches, valid, cfg, *rest)
 
-    monkeypatch.setattr(finetune, "train", diverging)
+    monkeypatch.setattr(job, "train", diverging)
     cfg = settings(base, rows, arms=("tfidf", "full"), labels=[0], seeds=3)
     found = Study.run(cfg, tmp_path / "study").results
     assert [dict(f) for f in found.failures] == [
@@ -174,7 +174,7 @@ def test_a_failed_cell_is_told_and_not_averaged_away(base, rows, tmp_path, monke
     ]
     assert [arm.seeds for arm in found.arms if arm.name == "full"] == [2]
     assert any(notice.startswith("1 cell failed and is in no mean;") for notice in found.notices)
-    monkeypatch.setattr(finetune, "train", train)
+    monkeypatch.setattr(job, "train", train)
     mended = Study.run(cfg, tmp_path / "study").results
     assert mended.failures == []
     assert [arm.seeds for arm in mended.arms if arm.name == "full"] == [3]
