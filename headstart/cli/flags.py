@@ -306,4 +306,4 @@ class Given:
     def settled(self) -> list[str]:
         """The flags among them that a base settles."""
         rows = [flag for flag, _ in flags_of(self.verb) if flag.settled]
-        return [flag.name for flag in rows if self.values[flag.name] is not None]
+        return sorted(flag.name for flag in rows if self.values[flag.name] is not None)
