@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+Count = Annotated[int, Field(ge=0, le=2**53)]  # more than that is no count
 Pair = Annotated[list[float], Field(min_length=2, max_length=2)]
 
 
@@ -284,8 +285,8 @@ class _Hygiene(Shape):
 
 
 class _StudyData(Files):
-    rows: dict[str, int]
-    labels: dict[str, dict[str, int]]
+    rows: dict[str, Count]
+    labels: dict[str, dict[str, Count]]
     split_sha256: str
     hygiene: _Hygiene
 

@@ -69,6 +69,8 @@ def run_study(
         _note_bases(state, bases)
         _write(out, state)  # what there is of an interrupted study can be shown
         arms, every = arms_of(cfg, bases), len(data.train) + len(data.valid)
+        if cfg.labels and max(cfg.labels) > every:
+            raise ConfigError(f"--labels {max(cfg.labels):,}: there are {every:,} training and validation rows.")
         # A study that began before scores were kept chose by accuracy, and goes on so.
         score: ClassScore = "macro_f1" if state.get("score") == "macro_f1" else "accuracy"
         plan = partial(_planned, cfg, out, every, score)

@@ -318,8 +318,7 @@ class _Study:
         return StudyCost(seconds=sum(r["seconds"] for r in done), cells=len(done), pretraining_seconds=spent)
 
     def _notices(self) -> list[str]:
-        found = [told] if (told := unfinished(self.out, self.missing)) else []
-        found += self.state["data"]["hygiene"]["warnings"]
+        found = list(self.state["data"]["hygiene"]["warnings"])
         failures = self.state.get("failures", [])
         if failures:
             failed = counted(len(failures), "cell", "failed and is", "failed and are")

@@ -172,6 +172,8 @@ def run_cell(cell: Planned, out: Path, threads: int = 0, verify: bool = True, wa
     except Stopped:
         raise
     except UserError as error:
+        if error.code.startswith("DISK"):  # the cells after it would fail likewise
+            raise type(error)(f"{error} The same command goes on in {out}.", error.code) from None
         return Outcome(cell.name, error.exit_code, str(error))
     except MemoryError:
         return Outcome(cell.name, 6, "out of memory")

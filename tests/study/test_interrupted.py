@@ -89,15 +89,33 @@ def test_an_interrupted_study_shows_what_there_is_and_how_to_go_on(study: Path) 
     done = run("report", study)
     assert done.exit_code == 0, done.stderr
     told = f"This study is not finished: 1 cell is missing, so nothing is concluded yet. To go on with it: headstart compare --config {study}/study.toml --out {study}"
-    assert f"! {told}\n" in done.stdout
+    assert done.stdout.count("This study is not finished") == 1
+    assert f"{told}\n" in done.stdout
     assert re.search(r"scratch .* 1 +[<\d]", done.stdout)
-    assert told in (study / "report.html").read_text("utf-8")
+    page = (study / "report.html").read_text("utf-8")
+    assert told in page
+    assert page.count("This study is not finished") == 1
     assert run("runs", study.parent, "--json").stdout.count('"state": "unfinished"') == 1
     again = re.search(r"headstart (compare .*)", told)
     assert again
     assert run(*again[1].split(), "--quiet").exit_code == 0
     same = [json.loads(made.stdout)["arms"] for made in (whole, run("report", study, "--json"))]
     assert [a["scores"] for a in same[0]] == [a["scores"] for a in same[1]]
+
+
+def test_a_count_of_rows_that_no_file_can_hold_is_damage(study: Path) -> None:
+    state = json.loads((study / "study.json").read_text("utf-8"))
+    state["data"]["rows"]["train"] = 10**400
+    (study / "study.json").write_text(json.dumps(state))
+    done = run("report", study)
+    assert done.exit_code == 5, done.stderr
+    assert "study.json is damaged (data.rows.train" in done.stderr
+
+
+def test_more_labels_than_rows_are_refused_before_any_cell(rows: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--labels 5,000: there are \d+ training and validation rows"):
+        run_study(settings(rows, labels=[20, 5000]), tmp_path / "study")
+    assert not (tmp_path / "study" / "cells").exists()
 
 
 def test_a_study_interrupted_before_its_bases_were_there_shows_its_baselines(study: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headstart.errors import BusyError, DivergedError, Stopped
+from headstart.errors import BusyError, DivergedError, ResourceError, Stopped
 from headstart.runs.lock import lock_folder
 from headstart.runs.watch import Watch
 from headstart.study.run import Cells, Outcome, Planned, study_folder
@@ -42,6 +42,19 @@ class Told(Watch):
 
     def note(self, text: str) -> None:
         self.notes.append(text)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_full_disk_ends_the_study_with_its_exit_code(jobs: int, tmp_path: Path) -> None:
+    full = ResourceError("Disk full writing x.", "DISK_FULL")
+    planned = [Planned("a", finish), Planned("b", partial(fail, full)), Planned("c", finish)]
+    with (
+        pytest.raises(ResourceError, match=r"Disk full writing x\. The same command goes on in "),
+        Cells(tmp_path, planned, jobs, Told()) as cells,
+    ):
+        cells.run(planned)
+    assert (tmp_path / "cells" / "a" / "result.json").exists()
+    assert not (tmp_path / "cells" / "b" / "result.json").exists()
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
