@@ -1,4 +1,4 @@
-"""Headstart tells you whether pretraining helps on your text, and hands you the model.
+"""Headstart measures whether pretraining helps on your text, and gives you the model.
 
 The names below load what they need when they are first used: `import headstart` itself loads no torch.
 

@@ -27,7 +27,7 @@ SIZES: dict[str, tuple[int, int, int, int]] = {
 
 # What makes a preset what it is, apart from its size.
 PRESETS: dict[str, dict[str, Any]] = {
-    "classic": {  # torch's nn.TransformerEncoder under a square mask
+    "classic": {  # torch's nn.TransformerEncoder with a causal mask
         "causal": True, "positions": "sinusoidal", "norm": "post", "norm_eps": 1e-5, "activation": "relu",
         "dropout": 0.2, "ff_dropout": 0.2, "scale_embedding": True, "tied": False, "head_bias": True,
     },
@@ -108,11 +108,11 @@ class Seq2SeqConfig(Frozen):
     ff: int = Field(ge=1)  # width of the feed-forward layers
     dropout: float = Field(0.1, ge=0, lt=1)
     context: int = Field(256, ge=2)  # most tokens of a source or a target
-    longest: int = Field(0, ge=0)  # most tokens of a translation; 0 until the targets learned from are known
-    positions: bool  # whether the transformer tells places apart, by sines and cosines
+    longest: int = Field(0, ge=0)  # most tokens of a translation; 0 until the training targets are known
+    positions: bool  # sinusoidal positions in the transformer
     causal: bool = True  # a target token sees only those before it; False shows why: nothing is left to predict
     cell: Literal["fused", "written", "reset-before"] = "fused"  # of a GRU; the last two are written out, and slower
-    two_way: bool = False  # a recurrent encoder that also reads backwards, half as wide each way
+    two_way: bool = False  # a bidirectional recurrent encoder, half as wide per direction
 
     @property
     def recurrent(self) -> bool:
@@ -148,7 +148,7 @@ class Seq2SeqConfig(Frozen):
         if self.recurrent and (self.positions or self.heads > 1 or not self.causal):
             raise ValueError(f"positions, heads and causal belong to attention; kind '{self.kind}' is recurrent")
         if self.two_way and not self.recurrent:
-            raise ValueError("two_way is for recurrent encoders; one of attention always reads both ways")
+            raise ValueError("two_way is for recurrent encoders; attention encoders are always bidirectional")
         return self
 
 
@@ -209,10 +209,12 @@ Spread = Annotated[float, Field(gt=0)]
 
 
 class PixelsConfig(Frozen):
-    """How a picture is scaled, cut and centred for a model; the defaults are ImageNet's."""
+    """How an image is resized, cropped and normalised for a model; the defaults are ImageNet's."""
 
-    size: int = Field(224, ge=1, le=2048)  # pixels of a side of the square that the model reads
-    edge: int = Field(256, ge=0, le=2048)  # the shorter side is made so long, and the middle cut out; 0: squeezed whole
+    size: int = Field(224, ge=1, le=2048)  # pixels per side of the square input
+    edge: int = Field(
+        256, ge=0, le=2048
+    )  # resize the shorter side to this, then centre crop; 0: squeeze the whole image
     resample: Literal["bilinear", "bicubic"] = "bilinear"
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
     std: tuple[Spread, Spread, Spread] = (0.229, 0.224, 0.225)
@@ -221,8 +223,8 @@ class PixelsConfig(Frozen):
 class PatchConfig(Frozen):
     """The shape of an image transformer."""
 
-    size: int = Field(64, ge=1)  # pixels of a side of the picture
-    patch: int = Field(8, ge=1)  # pixels of a side of what is one token
+    size: int = Field(64, ge=1)  # pixels per side of the image
+    patch: int = Field(8, ge=1)  # pixels per side of a patch
     layers: int = Field(4, ge=1, le=MOST_LAYERS)
     heads: int = Field(4, ge=1)
     width: int = Field(128, ge=1)
@@ -245,7 +247,7 @@ class ImageConfig(Frozen):
 
 
 class SpaceConfig(Frozen):
-    """The space that captions and pictures share, and the way into it."""
+    """The embedding space that captions and images share, and the projections into it."""
 
     width: int = Field(256, ge=1)
     projection: Literal["linear", "mlp"] = "linear"

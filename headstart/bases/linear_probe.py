@@ -1,8 +1,7 @@
-"""Linear probing, then fine-tuning (LP-FT): the head that fits the base as it is, before anything learns.
+"""Linear probing, then fine-tuning (LP-FT): the head starts from a linear probe on the frozen base.
 
-A random head pulls at the base before it knows what it wants, and much of what was pretrained is lost to that (Kumar
-and others, 2022). With a logistic regression on the pooled states for a head, fine-tuning begins where a linear probe
-ends. The same probe compares poolings: which one is better depends on the base and on the data.
+Fine-tuning with a random head distorts pretrained features (Kumar et al., 2022). Here the head starts from a logistic
+regression on the pooled states. The same probe compares poolings: which one is better depends on the base and the data.
 """
 
 from __future__ import annotations
@@ -23,9 +22,7 @@ from headstart.text.split import SELECTED_FROM
 
 CS = (0.001, 0.01, 0.1, 1.0)  # inverse regularization, of standardized features
 USUAL_C = 0.01
-FLOOR = (
-    0.05  # of the root mean square of all features: what varies less than that is not scaled up to count like the rest
-)
+FLOOR = 0.05  # of the root mean square of all features: features that vary less are not scaled up to unit variance
 FITTING = 5e-3, 5e-8  # seconds of one logistic regression: at least, and for each row x feature x class
 MOST_ROWS = 10_000  # that the regression is given; more take minutes and change little
 
@@ -54,7 +51,7 @@ def rows_to_fit(count: int) -> list[int]:
 
 
 def probing_seconds(train: int, valid: int, width: int, labels: int) -> float:
-    """About what all the logistic regressions behind one probe take, once the base has read the rows."""
+    """Approximate time of all logistic regressions of one probe, given the features."""
     least, each = FITTING
     size = min(train, MOST_ROWS) * width * (labels if labels > 2 else 1)
     return (len(CS) * (FOLDS if valid < ENOUGH else 1) + 1) * (least + each * size)
@@ -115,7 +112,7 @@ def _fit(head: ClassHead, pool: Pool, train: Rows, valid: Rows) -> Probe:
     if not np.isfinite(scale).all() or not all(
         np.isfinite(part).all() for part in (fitted, held_out) if part is not None
     ):
-        raise ModelError("What the base makes of these texts is not finite, or far too large. Is the base damaged?")
+        raise ModelError("The features of the base are not finite, or far too large. Is the base damaged?")
     found = fit_regression(
         (fitted, np.array(train[1])),
         None if held_out is None else (held_out, np.array(valid[1])),

@@ -1,8 +1,8 @@
 """Bases by name: a run, or an external model in a folder, a pack or on the Hugging Face hub.
 
-What others made is data. The class that computes is chosen by us (models/huggingface.py), weights are safetensors or
-GGUF, and nothing that such a folder holds is ever run. Before memory is set aside, the shapes that its settings ask for
-are held against those that its weights have.
+External models are untrusted data. Headstart chooses the model class (models/huggingface.py), weights are safetensors or
+GGUF, and no code of such a folder is ever run. Before memory is allocated, the shapes in config.json are checked against
+those of the weights.
 """
 
 from __future__ import annotations

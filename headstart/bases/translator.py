@@ -1,4 +1,4 @@
-"""A trained translator: written, read, and what it makes of texts.
+"""A trained translator: saving, loading and translating.
 
 model/
   config.json             the shape, under the key `headstart`

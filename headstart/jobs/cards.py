@@ -1,4 +1,4 @@
-"""The model cards: what README.md of model/ says of each kind of run."""
+"""The model cards: README.md of model/, for each kind of run."""
 
 from __future__ import annotations
 

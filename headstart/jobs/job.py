@@ -56,7 +56,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Amount:
-    """How much there is to learn from."""
+    """The amount of training data."""
 
     texts: int
     tokens: int

@@ -1,7 +1,7 @@
 """The matching job: images with captions and two towers in, a run directory with a matcher out.
 
 Frozen towers read every caption and image once; the vectors are kept in the cache directory, and only the projections
-go through the training loop. Towers that learn go through it whole.
+go through the training loop. Trainable towers are trained end to end.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class Matching(Job[MatchConfig]):
 
     def check_receipt(self, receipt: Mapping[str, Any]) -> None:
         if self.cfg.image != "transformer" and receipt["towers_sha256_before"] != towers_sha256(self.dual):
-            raise ModelError("A tower is not what it was when this run began. Begin a new run.", "RUN_DAMAGED")
+            raise ModelError("The weights of a tower changed since this run began. Begin a new run.", "RUN_DAMAGED")
 
     def receipt_after(self, receipt: Mapping[str, Any]) -> TowersMoved:
         return towers_moved(self.dual, receipt)

@@ -36,7 +36,7 @@ from headstart.text.word_vectors import known_vectors, vector_files
 SAMPLE_TOKENS = 40
 FINAL_TOKENS = 50_000  # training tokens of which the final training loss is measured
 EVALUATED = 0.01  # validation tokens of an evaluation, as a part of all training tokens
-FEWEST_EVALUATED = 20_000  # tokens; fewer would not tell two models apart
+FEWEST_EVALUATED = 20_000  # tokens of the evaluation subset; fewer would be too noisy to compare two models
 
 
 def pretrain(cfg: PretrainConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:

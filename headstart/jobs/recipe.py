@@ -23,9 +23,11 @@ CHARACTERS = 4.5  # of a token, about
 LITTLE = "no gain has been seen from so little, so more text, or a base such as minilm, is the better way"
 CONTEXTS = (128, 256, 512)  # tokens
 READ_WHOLE = 0.9  # of the texts are read to their end, unless they are longer than the longest context
-COUNTED_ENTRIES = 16_384  # at most; a head that is applied to hidden tokens alone can afford more than others
-CHARACTERS_PER_COUNTED = 100  # about twenty sightings of an entry: enough to count with, if not to learn from
-KINDS = {"word": "the commonest words", "wordpiece": "words and pieces of them", "bpe": "pieces of text"}
+COUNTED_ENTRIES = 16_384  # at most; a head that is applied to masked tokens alone can afford more than others
+CHARACTERS_PER_COUNTED = (
+    100  # about twenty occurrences of an entry: enough for co-occurrence counts, if not for training
+)
+KINDS = {"word": "the most frequent words", "wordpiece": "words and subwords", "bpe": "subwords"}
 SPACED = 0.1  # spaces among the characters of a text, if they part its words: English has 0.17, Chinese none
 
 

@@ -115,7 +115,7 @@ def read_results(folder: Path) -> Summary:
     remedy = "Run the lab again: its steps are kept, and this file is made of them"
     found = _read(file, None, remedy)
     if isinstance(found, dict) and not {"lab", "figures"} & set(found):
-        raise ModelError(f"{file} is not of a lab.", "LAB_UNFINISHED")
+        raise ModelError(f"{file} is not the result of a lab.", "LAB_UNFINISHED")
     return _read(file, Summary, remedy)
 
 
@@ -144,11 +144,11 @@ def _read(path: Path, shape: Any, remedy: str) -> Any:
 
 
 def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _check_sound(found: Any) -> None:
-    """Refuse numbers that nobody measures and what is nested too deeply for those that read it next."""
+    """Reject implausibly large numbers and JSON that is nested too deeply."""
     level = [found]
     for _ in range(DEEPEST):
         if any(isinstance(each, (int, float)) and not abs(each) < LARGEST for each in level):

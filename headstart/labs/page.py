@@ -35,7 +35,7 @@ def write_page(results: Results, out: Path, sheet: bool = False) -> Path:
 
 
 def embedded(out: Path, picture: Mapping[str, str]) -> Markup | None:
-    """A picture as part of the page; None where the step did not draw it.
+    """A figure as part of the page; None where the step did not draw it.
 
     An SVG is shown as an image too: scripts and events do not run in images, and nothing is fetched for them.
     """
@@ -49,9 +49,9 @@ def embedded(out: Path, picture: Mapping[str, str]) -> Markup | None:
     try:
         data = read_regular(path, MOST_BYTES)
     except OSError as error:
-        raise ModelError(f"{path} is no picture to show ({error.strerror}).", "LAB_PICTURE") from None
+        raise ModelError(f"{path} cannot be shown as a figure ({error.strerror}).", "LAB_PICTURE") from None
     kind = "svg+xml" if path.suffix == ".svg" else "png"
     if kind == "png" and not data.startswith(b"\x89PNG"):
-        raise ModelError(f"{path} is no picture to show (not a PNG image).", "LAB_PICTURE")
+        raise ModelError(f"{path} cannot be shown as a figure (not a PNG image).", "LAB_PICTURE")
     shown_as = base64.b64encode(data).decode()
     return Markup(f'<img src="data:image/{kind};base64,{shown_as}" alt="{escape(picture["caption"])}">')

@@ -1,8 +1,8 @@
-"""Checkpoints: what a killed run goes on from.
+"""Checkpoints: the state that a killed run resumes from.
 
     checkpoints/step-0000200/
       model.safetensors      every weight
-      optimizer.safetensors  AdamW's two averages for each weight that learns
+      optimizer.safetensors  AdamW's two moments for each trainable weight
       best.safetensors       the best weights so far, when they are not the present ones
       state.json             Progress
       MANIFEST.json          size and SHA-256 of the files above
@@ -54,7 +54,7 @@ class Progress:
     seconds: float = 0.0
     log_bytes: int = 0
     evaluated: bool = False  # whether the evaluation due at `step` is already in the log
-    skipped: int = 0  # updates left out because they were not finite
+    skipped: int = 0  # steps skipped because loss or gradient was not finite
     recent: list[float] = field(default_factory=list)  # the last losses, against which a spike is seen
 
 
@@ -88,7 +88,7 @@ def weight_bytes(model: nn.Module) -> int:
 
 
 def checkpoint_bytes(model: nn.Module) -> int:
-    """Weights, the best weights, and AdamW's two averages of every weight that learns."""
+    """Weights, the best weights, and AdamW's two moments of every trainable weight."""
     return 2 * weight_bytes(model) + 2 * sum(p.nbytes for p in model.parameters() if p.requires_grad)
 
 
@@ -239,10 +239,10 @@ def _opened(folder: Path, run: Run, model: nn.Module) -> Checkpoint:
     averages = {f"{name}.{key}": p for name, p in model.named_parameters() for key in AVERAGES if p.requires_grad}
     shapes = {name: torch.Size() if name.endswith(".step") else p.shape for name, p in averages.items()}
     if any(t.shape != shapes.get(name) for name, t in found.averages.items()):
-        raise ValueError("the averages do not fit the model")
+        raise ValueError("the optimizer's moments do not fit the model")
     learned = {name.rpartition(".")[0] for name in found.averages}
     if len(found.averages) != len(AVERAGES) * len(learned) or bool(learned) != (now.step > now.skipped):
-        raise ValueError("averages are missing")
+        raise ValueError("the optimizer's moments are missing")
     return found
 
 

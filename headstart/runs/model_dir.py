@@ -61,7 +61,7 @@ class Saved:
     tokenizer: Tokenizer
     config: ModelConfig
     head: HeadSpec
-    fresh: tuple[str, ...] = ()  # tensors that a model made elsewhere did not have: of its language head alone
+    fresh: tuple[str, ...] = ()  # tensors that an external model did not have: of its language head alone
     unused: tuple[str, ...] = ()  # tensors that it had besides
 
 
@@ -107,7 +107,7 @@ def read_model(folder: Path) -> Saved:
                 f"{folder.parent} is a translator, which this verb does not take. Use headstart translate apply, or translate evaluate."
             )
         if described["head"] == "match":
-            raise ModelError(f"{folder.parent} matches captions and pictures. Use headstart search, or match evaluate.")
+            raise ModelError(f"{folder.parent} matches captions and images. Use headstart search, or match evaluate.")
         spec = HeadSpec(
             described["head"], tuple(described["labels"]), described["pool"], long=described.get("long", "truncate")
         )
@@ -169,7 +169,7 @@ def must_be_finite(tensors: Tensors, folder: Path) -> None:
 
 
 def must_agree(tokenizer: Tokenizer, cfg: ModelConfig, folder: Path) -> None:
-    """Refuse a tokenizer that is not the model's; models made elsewhere often have rows to spare."""
+    """Reject a tokenizer that is not the model's; external models often have spare embedding rows."""
     spare = isinstance(cfg, HuggingFaceConfig) and tokenizer.size < cfg.vocab
     if tokenizer.size != cfg.vocab and not spare:
         raise ModelError(f"{folder}: the tokenizer has {tokenizer.size} entries, the model {cfg.vocab}.")

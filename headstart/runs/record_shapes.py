@@ -224,7 +224,7 @@ class MatchReceipt(Shape):
 
 
 class MatchSplit(Shape):
-    """split.json: the SHA-256 of each picture by its name"""
+    """split.json: the SHA-256 of each image by its name"""
 
     train: dict[str, str]
     valid: dict[str, str]

@@ -1,4 +1,4 @@
-"""What a long job tells whoever is watching. The library is silent; a terminal or a page overrides this."""
+"""Progress callbacks of a long job. The library is silent; a terminal or a page overrides this."""
 
 from __future__ import annotations
 

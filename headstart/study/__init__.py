@@ -1,1 +1,1 @@
-"""Many runs compared: baselines, statistics, pictures, one page."""
+"""Many runs compared: baselines, statistics, figures, one page."""

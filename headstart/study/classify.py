@@ -179,7 +179,7 @@ def _refuse_untrained(cfg: StudyConfig) -> None:
 
 
 def _run_of(folder: Path) -> Path:
-    """The run that a model belongs to; a model made elsewhere stands for itself."""
+    """The run that a model belongs to; an external model is its own."""
     return (folder.parent if Run(folder.parent).there else folder).absolute()
 
 

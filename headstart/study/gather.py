@@ -374,7 +374,7 @@ def _receipt(t: Taken) -> Receipt:
 
 
 def _pretraining(name: str, path: Path) -> Pretraining | None:
-    if str(path) in PRESETS or not Run(path).there:  # not pretrained, or made elsewhere
+    if str(path) in PRESETS or not Run(path).there:  # not pretrained, or external
         return None
     result, config = result_of(path) or CellResult(), Run(path).config
     facts: dict[str, Any] = {key: getattr(config, key, None) for key in ("objective", "vectors")}

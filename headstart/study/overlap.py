@@ -1,4 +1,4 @@
-"""Test rows that resemble rows an arm learned from: of a cell with n labels, only the n rows that were drawn for it."""
+"""Test rows that overlap with training rows: for a cell with n labels, only with the n rows sampled for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headstart.text.split import Labelled, draw
 
 
 def overlapping(data: Labelled, whole: Sequence[int], labels: int, seeds: Sequence[int]) -> list[int]:
-    """The test rows that overlap with what any of `seeds` learned from; `whole` are those that do with all labels (0)."""
+    """The test rows that overlap with the training rows of any of `seeds`; `whole`: those with all labels (0)."""
     if not labels or not whole:
         return list(whole)
     suspects = [data.test[i] for i in whole]  # what is drawn is a part of all rows, so there are no others

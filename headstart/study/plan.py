@@ -1,7 +1,7 @@
 """What a study compares: its settings, its arms, and the cells that have to be run. No torch.
 
 A cell is one arm, trained on one number of labels with one seed. Arms differ in where their weights start and in what
-of them learns, and in nothing else: same rows, same number of updates, same number of tries on the validation rows.
+is trained, and in nothing else: same rows, same number of steps, same number of learning rates tried.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headstart.text.split import SELECTED_FROM, Labelled
 BASELINES = ("majority", "tfidf")  # arms without a transformer, in baselines.py
 ARM = r"majority|tfidf|scratch|frozen|full|lora|last:[1-9]\d*"
 # Tried on the validation rows; the middle one is used where there are too few to choose on. The head of a frozen base
-# starts from a linear probe, its optimum but for the regularization; a model made elsewhere has learned for long.
+# starts from a linear probe, its optimum but for the regularization; an external model was pretrained for long.
 RATES = {"frozen": (1e-4, 3e-4, 1e-3), "other": (3e-4, 1e-3, 3e-3)}
 RATES_ELSEWHERE = {
     "frozen": RATES["frozen"],
@@ -40,13 +40,13 @@ class StudyConfig(Frozen):
     """Arms x seeds x label counts on one split: what is compared with what."""
 
     data: LabelledConfig
-    bases: tuple[str, ...] = ()  # runs or models made elsewhere; those pretrained by the study itself come after them
+    bases: tuple[str, ...] = ()  # runs or external models; those pretrained by the study itself come after them
     arms: tuple[str, ...] = ("majority", "tfidf", "scratch", "frozen", "full")  # or last:K, lora
     seeds: int = Field(5, ge=1)
-    labels: tuple[int, ...] = (0,)  # rows learned from, validation rows among them; 0 = all
+    labels: tuple[int, ...] = (0,)  # training rows, validation rows included; 0 = all
     rates: tuple[float, ...] = ()  # learning rates tried on the validation rows; empty: three that suit the arm
-    least_steps: int = Field(300, ge=1)  # updates, however few the labels
-    strict_leakage: bool = False  # refuse test rows that also stand among the rows learned from
+    least_steps: int = Field(300, ge=1)  # at least, however few the labels
+    strict_leakage: bool = False  # reject test rows that are also training rows
     objectives: tuple[Objective, ...] = ("causal",)  # each gives a base, when there is a corpus to pretrain on
     pretrain: dict[str, Any] = Field(
         default_factory=dict
@@ -104,7 +104,7 @@ class StudyConfig(Frozen):
 
 @dataclass(frozen=True)
 class BaseRun:
-    """A pretrained run, or a model made elsewhere, that arms stand on."""
+    """A pretrained run, or an external model, that arms use."""
 
     name: str
     path: Path
@@ -173,9 +173,7 @@ def named_bases(bases: Sequence[BaseRun]) -> list[BaseRun]:
             length += 1
         names.append(end(i, length))
     if len({_plain(name) for name in names}) < len(names):
-        raise ConfigError(
-            f"Two bases cannot be told apart by their names: {', '.join(names)}. Rename or leave out one."
-        )
+        raise ConfigError(f"Two bases have indistinguishable names: {', '.join(names)}. Rename or leave out one.")
     return [replace(base, name=name) for base, name in zip(bases, names, strict=True)]
 
 

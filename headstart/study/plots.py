@@ -1,4 +1,4 @@
-"""Pictures of runs and of generated text, by matplotlib. No torch."""
+"""Figures of runs and of generated text, by matplotlib. No torch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def plot_tokens(result: Mapping[str, Any], file: Path) -> None:
 
 @style()
 def plot_data(report: Mapping[str, Any], file: Path) -> None:
-    """Labels by part, lengths in words, and copies inside and across the parts of a data set."""
+    """Labels by split, lengths in words, and duplicates within and across the splits of a dataset."""
     figure, (left, middle, right) = axes(3, 11, 3.6)
     parts = report["splits"]
     labels = sorted({label for part in parts.values() for label in part["labels"]})[:12]
@@ -53,7 +53,7 @@ def plot_data(report: Mapping[str, Any], file: Path) -> None:
     ]
     for i, (name, where, part) in enumerate(compared):
         bars(right, i, len(compared), [report[kind][where][part] for kind in kinds], name)
-    right.set(xticks=range(len(kinds)), ylabel="rows", title="copies")
+    right.set(xticks=range(len(kinds)), ylabel="rows", title="duplicates")
     right.set_xticklabels(kinds)
     for axis in (left, middle, right):
         axis.legend()

@@ -209,7 +209,7 @@ class Pretraining(Part):
     name: str
     run: str = ""
     objective: str | None = None
-    vectors: str | None = None  # of words, that others have made
+    vectors: str | None = None  # pretrained word vectors
     parameters: int | None = None
     tokens: int | None = None
     seconds: float | None = None

@@ -140,11 +140,11 @@ def compare(
 
     - seeds=5: runs of every arm that has chance in it
     - rates=(3e-4, 1e-3): learning rates tried on the validation rows; without it, three that suit each arm
-    - least_steps=300: updates of every run, however few the labels
+    - least_steps=300: minimum of optimizer steps of every run, however few the labels
     - finetune={"epochs": 2, "pool": "mean", "train": {"batch_size": 16}}: every arm that is trained, as in config.toml
     - pretrain={"data": {"paths": ["corpus.txt"]}, "train": {"steps": 1000}}: pretrain a base as a step of the study
     - objectives=("causal", "masked"): a base for each, with `pretrain`
-    - strict_leakage=True: refuse test rows that also stand among the rows learned from
+    - strict_leakage=True: reject test rows that are also training rows
     """
     if len(texts) != len(labels):
         raise DataError(

@@ -91,7 +91,7 @@ def _refuse_varied(settings: Mapping[str, Any]) -> None:
     for name, flag in VARIED.items():
         table, key = name.split(".")
         if key in settings.get(table, {}):
-            raise ConfigError(f"--set {name} has no effect here: the grid varies it. Say {flag}.")
+            raise ConfigError(f"--set {name} has no effect here: the grid varies it. Use {flag}.")
 
 
 def gather(cfg: TranslateGridConfig, finished: Mapping[str, Run]) -> TranslatorResults:

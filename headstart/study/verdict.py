@@ -208,7 +208,7 @@ class _Study:
         clean = [(self._name(name), score.mean) for name in (lead.a, lead.b) if (score := self.arms[name].clean)]
         if rows and len(clean) == 2:
             scores = " and ".join(f"{name} {mean:.3f}" for name, mean in clean)
-            yield 2, f"Without the {rows:,} test rows that overlap with rows learned from: {scores}"
+            yield 2, f"Without the {rows:,} test rows that overlap with training rows: {scores}"
 
     def _brackets(self, lead: Gap, fewer: bool) -> str:
         score = "Scores are macro-F1, since the classes are uneven; in" if self.results.score == "macro_f1" else "In"

@@ -37,9 +37,9 @@ Floats = NDArray[np.float32]
 
 
 def contrastive_loss(texts: Tensor, images: Tensor, owner: Tensor, scale: Tensor) -> Tensor:
-    """Each caption must find its image among all, and be found by it: nats, the mean of the two ways.
+    """Symmetric contrastive loss (InfoNCE), in nats: the mean over both directions.
 
-    In the second, the other captions of the image are left out of the choice: they would be right as well.
+    From image to caption, the other captions of the same image are masked out: they are not negatives.
     """
     logits = scale * texts @ images.T  # (N, M)
     finding = F.cross_entropy(logits, owner)
@@ -230,7 +230,7 @@ class ImageBatches(Batches[B]):
         super().__init__(seed)
         self.files, self.captions = list(part), list(part.values())
         self._batch: Callable[[Sequence[str], Sequence[str], Sequence[int]], B] = batch
-        self.per_epoch = max(1, len(part) // batch_size)  # a short batch would have few wrong answers to learn from
+        self.per_epoch = max(1, len(part) // batch_size)  # a short batch would have few in-batch negatives
 
     def plan(self, rng: Rng) -> Sequence[Numbers]:
         return np.array_split(rng.permutation(len(self.files)), self.per_epoch)

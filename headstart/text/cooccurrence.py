@@ -1,9 +1,9 @@
-"""Co-occurrence (PPMI-SVD) embeddings: which tokens stand near which, and which in the same texts, one vector per token.
+"""Co-occurrence (PPMI-SVD) embeddings of tokens, from counts in a context window and in whole texts.
 
-The counts become pointwise mutual information, of which the positive part is kept (PPMI) and cut down to a few
-dimensions by a truncated singular value decomposition (Levy, Goldberg and Dagan, 2015). It takes seconds where gradient
-steps would take hours. Neighbours tell what kind of word a token is, under which opposites are alike; whole texts tell
-what is spoken of and in which tone, since one who praises seldom blames. docs/pretraining.md has what each is worth.
+The counts become positive pointwise mutual information (PPMI), reduced to a few dimensions by a truncated singular value
+decomposition (Levy, Goldberg and Dagan, 2015). It takes seconds where gradient steps would take hours. Window counts
+capture the kind of word, and make antonyms similar; text counts capture topic and sentiment, because a text that praises
+seldom blames. docs/pretraining.md has the gain from each.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from scipy.sparse import coo_matrix, csr_matrix
 
 from headstart.text.tokenizer import TokenRows
 
-WINDOW = 8  # tokens on either side that count as near, in much text
-WIDE_WINDOW = 30  # in little text: what stands in the same paragraph must do where few words are neighbours twice
-LITTLE = 1_000_000  # tokens; in fewer, the window is the wide one, and a book is one text, however many its pieces
-SAME_TEXT = 512  # tokens; a longer text, such as a book, is taken for several
-MOST_TEXTS = 200_000  # of more, such as lines, some are left out evenly, since each takes memory
-SMOOTHING = 0.75  # of the frequencies of neighbours, so that rare ones do not win
-LENGTH = 0.5  # power of the singular values: 0 makes all directions alike, 1 leaves them as they are
+WINDOW = 8  # tokens on either side, in a large corpus
+WIDE_WINDOW = 30  # in a small corpus, where few pairs of words co-occur twice in a narrow window
+LITTLE = 1_000_000  # tokens; in fewer, the window is the wide one, and a book is one text, however many its blocks
+SAME_TEXT = 512  # tokens; a longer text, such as a book, is split
+MOST_TEXTS = 200_000  # of more, such as lines, an even sample is used, since each takes memory
+SMOOTHING = 0.75  # context distribution smoothing, so that rare contexts do not dominate
+LENGTH = 0.5  # power of the singular values: 0 gives all directions equal weight, 1 leaves them as they are
 
 
 def token_vectors(
@@ -28,7 +28,7 @@ def token_vectors(
 ) -> NDArray[np.float32]:
     """One vector for each of `vocab` tokens, (vocab, width); their mean square is 1. Those without neighbours have none.
 
-    Vectors that others have made, `known` (vocab, any), take up to half of the width, also of tokens that stand nowhere.
+    Pretrained word vectors, `known` (vocab, any), take up to half of the width, also of tokens that do not occur.
     """
     if known is None:
         return _counted(rows, vocab, width, seed)

@@ -1,4 +1,4 @@
-"""What is wrong with data before anything is learned from it: duplicates, leaks, contradictions, lengths.
+"""Checks of data before training: duplicates, leaks, conflicting labels, lengths.
 
 Three kinds of duplicates are looked for: exact, contained and near (duplicates.py). A test row that is a duplicate of a
 training row is a leak.
@@ -30,7 +30,7 @@ UNEVEN = 2.0  # times as many rows of the majority class as of the rarest: macro
 LONG_WORDS, LONG_TOKENS = 400, 512  # of a text that most models cut: 512 tokens are about as many as they read
 _CUT = ": they are cut there, or read in windows with finetune --long window."
 
-Splits = Mapping[str, Sequence[Example]]  # in the order in which they are learned from: train, valid, test
+Splits = Mapping[str, Sequence[Example]]  # in the order train, valid, test
 
 
 Kind = Literal["exact", "contained", "near"]

@@ -70,7 +70,7 @@ class Pairs:
 
     @cached_property
     def overlapping(self) -> dict[str, int]:
-        """The pairs of each other part whose source is also learned from."""
+        """The number of pairs in each other split whose source is also in the training rows."""
         known, others = {normal(p.source) for p in self.train}, {"valid": self.valid, "test": self.test}
         return {name: sum(normal(p.source) in known for p in rows) for name, rows in others.items()}
 
@@ -143,7 +143,7 @@ def split_pairs(cfg: PairsConfig) -> Pairs:
             _refuse_swapped(given, rows, everything)
     if not train or not valid:
         raise DataError(
-            f"{', '.join(cfg.pairs)}: {len(everything)} pairs are too few to learn from some and to hold some out.",
+            f"{', '.join(cfg.pairs)}: {len(everything)} pairs are too few for a training and a held-out split.",
             "DATA_SMALL",
         )
     there = {normal(pair.source) for pair in everything}

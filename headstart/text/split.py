@@ -157,7 +157,7 @@ def split_labelled(cfg: LabelledConfig) -> Labelled:
 
 
 def draw(data: Labelled, labels: int, seed: int) -> Labelled:
-    """`data` with only `labels` of its training and validation rows, four to learn from for each to validate on.
+    """`data` with only `labels` of its training and validation rows, four training rows per validation row.
 
     Classes keep their shares. With the same seed, what is drawn of more labels contains what is drawn of fewer.
     """

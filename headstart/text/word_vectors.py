@@ -1,4 +1,4 @@
-"""Word vectors that others have made, for the tokens of a vocabulary.
+"""Pretrained word vectors for the tokens of a vocabulary.
 
 They come as a text file with a word and its numbers in each line, as word2vec, GloVe and fastText write it (.vec, .txt,
 also .gz), or as a folder of a spaCy pipeline:

@@ -17,9 +17,9 @@ from headstart.runs.run import Run
 from headstart.runs.watch import Watch
 from headstart.text.batch import Batches
 
-RECENT = 32  # updates whose median loss the next one is held against
+RECENT = 32  # steps whose median loss is the reference for a spike
 SPIKE = 3.0  # times that median
-NEGLIGIBLE = 0.1  # nats; below this a loss may jump as it likes
+NEGLIGIBLE = 0.1  # nats; a lower loss is never a spike
 NAMED = 8  # rows of a batch that a message names
 REMEDY = "Lower train.lr, or raise train.warmup."
 
@@ -29,7 +29,7 @@ class Health:
         self.batches, self.cfg, self.run, self.watch = batches, cfg, run, watch
 
     def allows(self, update: dict[str, float], now: Progress) -> bool:
-        """Whether the weights may take this update; after `skip_nonfinite` that they may not, training is over."""
+        """Whether the optimizer may take this step; after `skip_nonfinite` skipped ones, training stops."""
         broken = [name for name in ("loss", "grad_norm") if not math.isfinite(update[name])]
         if not broken:
             return True
@@ -54,7 +54,7 @@ class Health:
         now.recent = [*now.recent, update["loss"]][-RECENT:]
 
     def check_weights(self, weights: Iterable[Tensor], now: Progress) -> None:
-        """After an update: weights that are not finite must never reach a checkpoint."""
+        """After a step: non-finite weights must never reach a checkpoint."""
         total = torch.stack([w.detach().sum() for w in weights])  # one number that is not finite makes its sum so
         if not bool(total.isfinite().all()):
             raise DivergedError(f"The weights are not finite after step {now.step} ({self._where(now)}). {REMEDY}")
@@ -74,5 +74,5 @@ class Health:
         return f"batch {first}: {self.batches.made_of} {', '.join(map(str, numbers[:NAMED]))}{more}"
 
     def _indexes(self, now: Progress) -> range:
-        """The batches of the update at hand."""
+        """The batches of the current step."""
         return range(now.step * self.cfg.accumulate, (now.step + 1) * self.cfg.accumulate)

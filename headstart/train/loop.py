@@ -148,9 +148,9 @@ def _best_after(scores: Mapping[str, Any], task: Task[M, B], model: M, now: Prog
 def gradients(
     model: M, task: Task[M, B], batches: Batches[B], free: list[nn.Parameter], cfg: TrainConfig, now: Progress
 ) -> dict[str, float]:
-    """The next update: `accumulate` batches, their gradients divided by all that they counted, and clipped."""
+    """The gradients of the next step, accumulated over `accumulate` batches, divided by their total count and clipped."""
     model.train()
-    model.zero_grad()  # an update that was not made leaves its gradients
+    model.zero_grad()  # a skipped step leaves its gradients
     total = count = 0.0
     for micro in range(cfg.accumulate):
         torch.manual_seed(_seed(cfg.seed, now.step, micro))

@@ -27,7 +27,7 @@ def memory_errors(model: nn.Module, cfg: TrainConfig) -> Iterator[None]:
 
 
 def _held(model: nn.Module) -> int:
-    """Bytes of the weights and of the best so far; of gradients and two averages for those that learn."""
+    """Bytes of the weights and of the best so far; of gradients and Adam's two moments for trainable ones."""
     return sum((5 if p.requires_grad else 2) * p.nbytes for p in model.parameters())
 
 

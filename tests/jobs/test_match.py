@@ -211,7 +211,7 @@ def test_a_tower_that_changed_since_the_run_began_is_refused(
         match(config(pictures, mine), tmp_path / "run", watch=Killer())
     weights = tmp_path / "tower" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x3e")
-    with pytest.raises(ModelError, match="tower is not what it was"):
+    with pytest.raises(ModelError, match="weights of a tower changed"):
         match(config(pictures, mine), tmp_path / "run", resume=True)
 
 
@@ -240,7 +240,7 @@ def test_pictures_that_changed_since_the_run_began_are_refused(
 
 
 def test_other_verbs_say_what_such_a_run_is(matcher: Path, towers: dict[str, str]) -> None:
-    with pytest.raises(ModelError, match="matches captions and pictures"):
+    with pytest.raises(ModelError, match="matches captions and images"):
         read_model(matcher / "model")
     with pytest.raises(ModelError, match="headstart match train"):
         open_matcher(towers["text"])

@@ -235,7 +235,7 @@ def test_vectors_stand_beside_counted_ones_only(more: list[str], run: Path, tmp_
     job = ["pretrain", str(tmp_path / "text.txt"), "--vectors", str(tmp_path / "known.vec"), *words]
     done = CliRunner().invoke(app, [*job, "--out", str(tmp_path / "out")])
     assert done.exit_code == 4
-    assert "vectors stand beside counted ones" in done.stderr
+    assert "vectors extend co-occurrence embeddings" in done.stderr
 
 
 def test_a_resumed_run_remembers_its_word_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

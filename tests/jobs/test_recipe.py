@@ -82,9 +82,9 @@ def test_the_context_is_as_long_as_nine_texts_in_ten_unless_these_are_books(char
 @pytest.mark.parametrize(
     ("more", "tokenizer", "told"),
     [
-        ([], ("word", 10, True), "the commonest words; a vocabulary of 10; no capitals"),
-        (["--vocab", "600"], ("word", 600, True), "the commonest words; no capitals"),
-        (["--set", "tokenizer.lower=false"], ("word", 10, False), "the commonest words; a vocabulary of 10;"),
+        ([], ("word", 10, True), "the most frequent words; a vocabulary of 10; no capitals"),
+        (["--vocab", "600"], ("word", 600, True), "the most frequent words; no capitals"),
+        (["--set", "tokenizer.lower=false"], ("word", 10, False), "the most frequent words; a vocabulary of 10;"),
         (["--tokenizer", "word"], ("word", 0, False), "counted first, which pays most of all; size micro"),
         (["--preset", "gpt"], ("bpe", 0, False), "counted first, which pays most of all; size micro"),
     ],

@@ -255,7 +255,7 @@ def test_a_damaged_file_of_a_lab_is_told(copy: Path) -> None:
         ("lab.json", b"{", "lab.json is damaged (Expecting property name"),
         ("lab.json", b'{"lab": "x"}', "lab.json is damaged (quick: Field required). Choose another --out."),
         ("steps/rows/step.json", b"[]", "step.json is damaged (the whole: "),
-        ("steps/rows/result.json", b'{"rows": NaN}', "result.json is damaged (NaN is no number). Remove "),
+        ("steps/rows/result.json", b'{"rows": NaN}', "result.json is damaged (NaN is not a number). Remove "),
     ],
 )
 def test_what_to_do_about_a_damaged_file_is_told(name: str, data: bytes, says: str, copy: Path) -> None:

@@ -161,7 +161,7 @@ def test_a_picture_is_a_regular_file_of_the_lab(file: str, tmp_path: Path) -> No
     os.mkfifo(out / "pipe.png")
     (out / "large.png").touch()
     os.truncate(out / "large.png", 1 << 30)
-    with pytest.raises(ModelError, match=r"leads out of|is no picture to show"):
+    with pytest.raises(ModelError, match=r"leads out of|cannot be shown as a figure"):
         embedded(out, {"file": file, "caption": "c"})
 
 

@@ -414,7 +414,7 @@ def test_bases_keep_apart_however_alike_their_paths_are():
     assert named("runs/2024/imdb/base", "runs/2025/imdb/base") == ["2024/imdb/base", "2025/imdb/base"]
     assert named("a/run 1", "b/run-1") == ["a/run 1", "b/run-1"]  # one folder of cells, were it only for the ends
     for pair in (("a/run 1", "a/run-1"), ("a/x", "a/x")):
-        with pytest.raises(ConfigError, match="cannot be told apart"):
+        with pytest.raises(ConfigError, match="indistinguishable names"):
             named(*pair)
 
 

@@ -118,7 +118,7 @@ def test_another_file_of_the_same_name_does_not_join_the_table(data: list[str], 
 def test_what_the_grid_varies_is_no_setting_of_every_run(
     varied: Any, flag: str, data: list[str], tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match=f"the grid varies it. Say {flag}"):
+    with pytest.raises(ConfigError, match=f"the grid varies it. Use {flag}"):
         compare_translators(settings(data[:1], settings=varied), tmp_path / "study")
     assert not (tmp_path / "study").exists()
 

@@ -230,7 +230,7 @@ def test_uneven_classes_failures_and_overlap_are_mentioned():
     facts["score"], facts["data"]["overlapping_test_rows"] = "macro_f1", 54
     text = verdict(facts)
     assert "Scores are macro-F1, since the classes are uneven" in text
-    assert "Without the 54 test rows that overlap with rows learned from: full 0.760 and scratch 0.740." in text
+    assert "Without the 54 test rows that overlap with training rows: full 0.760 and scratch 0.740." in text
     assert "1 run failed and is left out." in text
 
 
