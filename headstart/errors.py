@@ -2,6 +2,11 @@
 
 Exit codes: 0 done, 1 our bug, 2 usage, 3 data, 4 configuration, 5 model or checkpoint, 6 resources,
 7 diverged, 8 run directory busy, 9 network, 129/130/143 stopped by a signal with its state saved.
+
+    UserError 2
+      DataError 3   ConfigError 4   ModelError 5   ResourceError 6   DivergedError 7   BusyError 8   NetworkError 9
+      Stopped 128 + signal
+      StepFailed, with the exit code of the command that failed
 """
 
 from __future__ import annotations
@@ -12,10 +17,13 @@ from types import MappingProxyType
 
 
 class UserError(Exception):
-    """A fault that the user can mend. `code` names it for scripts: DATA_EMPTY, RUN_BUSY."""
+    """A fault that the user can fix. `code` names it for scripts: DATA_EMPTY, RUN_BUSY."""
 
     exit_code = 2
     code = "USAGE"
+
+    def __init_subclass__(cls, exit_code: int = 2, code: str = "USAGE") -> None:
+        cls.exit_code, cls.code = exit_code, code
 
     def __init__(self, message: str, code: str | None = None) -> None:
         super().__init__(message)
@@ -23,45 +31,36 @@ class UserError(Exception):
             self.code = code
 
 
-class DataError(UserError):
-    exit_code = 3
-    code = "DATA"
+class DataError(UserError, exit_code=3, code="DATA"):
+    """A file of the user's: missing, unreadable, empty, or not what the task needs."""
 
 
-class ConfigError(UserError):
-    exit_code = 4
-    code = "CONFIG"
+class ConfigError(UserError, exit_code=4, code="CONFIG"):
+    """Settings that are unknown, out of range, or contradict each other."""
 
 
-class ModelError(UserError):
-    exit_code = 5
-    code = "MODEL"
+class ModelError(UserError, exit_code=5, code="MODEL"):
+    """A model, run or checkpoint: missing, damaged, or of the wrong kind."""
 
 
-class ResourceError(UserError):
-    exit_code = 6
-    code = "RESOURCES"
+class ResourceError(UserError, exit_code=6, code="RESOURCES"):
+    """Disk, memory or permissions."""
 
 
-class DivergedError(UserError):
-    exit_code = 7
-    code = "DIVERGED"
+class DivergedError(UserError, exit_code=7, code="DIVERGED"):
+    """Loss, gradients or weights that are not finite."""
 
 
-class BusyError(UserError):
-    exit_code = 8
-    code = "RUN_BUSY"
+class BusyError(UserError, exit_code=8, code="RUN_BUSY"):
+    """Another process writes into the folder."""
 
 
-class NetworkError(UserError):
-    exit_code = 9
-    code = "NETWORK"
+class NetworkError(UserError, exit_code=9, code="NETWORK"):
+    """A download failed."""
 
 
-class Stopped(UserError):
+class Stopped(UserError, code="STOPPED"):
     """A signal arrived. `where` it found the work; `then` is what has become of it, and what goes on with it."""
-
-    code = "STOPPED"
 
     def __init__(
         self,

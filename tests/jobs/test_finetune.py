@@ -175,3 +175,8 @@ def test_a_number_to_predict_is_refused_by_name(base: Path, tmp_path: Path) -> N
     with pytest.raises(DataError, match="regression"):
         tuned(base, prices, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_python_draws_the_curves_as_the_command_line_does(base: Path, reviews: Path, tmp_path: Path) -> None:
+    tuned(base, reviews, tmp_path / "run", epochs=3)
+    assert (tmp_path / "run" / "curves.png").read_bytes().startswith(b"\x89PNG")
