@@ -144,13 +144,11 @@ def show_estimate(config: Any, resume: bool, as_json: bool) -> None:
         return
     frozen = cost["parameters"] - cost["trained_parameters"]
     based = f"from {counted(cost['timed_updates'], 'step')} timed here with {counted(cost['threads'], 'thread')}"
-    tokens = f"{cost['tokens']:,} tokens, " if "tokens" in cost else ""
     step, evaluation = f"{1000 * cost['update_seconds']:.0f} ms", duration(cost["evaluation_seconds"])
     rows = [
         ["parameters", f"{cost['parameters']:,}" + (f", {frozen:,} of them frozen" if frozen else "")],
-        *([["training text", f"{cost['training_tokens']:,} tokens in {cost['texts']:,} texts; vocabulary {cost['vocabulary']:,}"]]
-          if "training_tokens" in cost else []),
-        ["steps", f"{cost['steps']:,}: {tokens}{cost['epochs']:g} times through the {'text' if tokens else 'data'}"],
+        ["training text", f"{cost['training_tokens']:,} tokens in {cost['texts']:,} texts; vocabulary {cost['vocabulary']:,}"],
+        ["steps", f"{cost['steps']:,}: {cost['tokens']:,} tokens, {cost['epochs']:g} times through the text"],
         ["time", f"{duration(cost['seconds'])}, and {duration(cost['preparing_seconds'])} to prepare; {based}"],
         ["", f"{step} per step, {evaluation} for each of {cost['evaluations']} evaluations"],
         ["memory", f"{data_size(cost['memory_bytes'])} at its peak"],

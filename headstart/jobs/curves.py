@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headstart.errors import ModelError
@@ -15,23 +15,28 @@ from headstart.text.split import Corpus
 
 COMPRESSED = 8_000_000  # bytes of text that xz is given; more takes minutes
 FEWEST = 3  # points; fewer are no curve
-SCORES = {"accuracy": "validation accuracy", "recall@5": "validation recall@5"}  # drawn beside the loss, where logged
+SCORES = {"accuracy": "validation accuracy"}  # drawn beside the loss, where logged
 
 
-def curve(run: Run, split: str, score: str) -> tuple[list[int], list[float]]:
-    """Steps and values of one score in a run's log."""
-    logged = run.read_lines("log.jsonl") if run.log_length() else ()
-    records = [r for r in logged if r.get("split") == split and r.get(score) is not None]
-    return [r["step"] for r in records], [r[score] for r in records]
+def log_records(run: Run) -> list[dict[str, Any]]:
+    """The log of a run; a run without steps and evaluations has none."""
+    return list(run.read_lines("log.jsonl")) if run.log_length() else []
+
+
+def curve(records: Sequence[Mapping[str, Any]], split: str, score: str) -> tuple[list[int], list[float]]:
+    """Steps and values of one score in the log of a run."""
+    found = [r for r in records if r.get("split") == split and r.get(score) is not None]
+    return [r["step"] for r in found], [r[score] for r in found]
 
 
 @style()
 def write_curves(run: Run) -> None:
     """Draw the loss on the training and validation rows, and the validation score, by step."""
-    trained, evaluated = curve(run, "train", "loss"), curve(run, "valid", "loss")
+    records = log_records(run)
+    trained, evaluated = curve(records, "train", "loss"), curve(records, "valid", "loss")
     if max(len(trained[0]), len(evaluated[0])) < FEWEST:
         return
-    scores = {name: curve(run, "valid", score) for score, name in SCORES.items()}
+    scores = {name: curve(records, "valid", score) for score, name in SCORES.items()}
     scores = {name: found for name, found in scores.items() if found[0]}
     figure, (left, *others) = axes(1 + len(scores), 4.5 * (1 + len(scores)), 3.6)
     left.plot(*trained, alpha=0.4, linewidth=1, label="training")
@@ -48,7 +53,7 @@ def write_curves(run: Run) -> None:
 
 def training_curve(run: Run) -> Iterator[dict[str, float]]:
     """The training loss of each logged step, and the seconds until then."""
-    for record in run.read_lines("log.jsonl") if run.log_length() else ():
+    for record in log_records(run):
         if record.get("split") == "train":
             yield {"step": record["step"], "loss": record["loss"], "seconds": record["wall"]["seconds"]}
 

@@ -64,13 +64,14 @@ def run_study(
     _check_folder(out, cfg)
     with study_folder(out):
         data = split_labelled(cfg.data)
+        every = len(data.train) + len(data.valid)
+        if max(cfg.labels) > every:
+            raise ConfigError(f"--labels {max(cfg.labels):,}: there are {every:,} training and validation rows.")
         state = _begin(out, cfg, data, watch)
         bases = named_bases([*_given(cfg), *_pretrained(out, cfg, watch)]) if cfg.trained else []
         _note_bases(state, bases)
         _write(out, state)  # what there is of an interrupted study can be shown
-        arms, every = arms_of(cfg, bases), len(data.train) + len(data.valid)
-        if cfg.labels and max(cfg.labels) > every:
-            raise ConfigError(f"--labels {max(cfg.labels):,}: there are {every:,} training and validation rows.")
+        arms = arms_of(cfg, bases)
         # A study that began before scores were kept chose by accuracy, and goes on so.
         score: ClassScore = "macro_f1" if state.get("score") == "macro_f1" else "accuracy"
         plan = partial(_planned, cfg, out, every, score)

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from headstart.config import TranslateConfig
 from headstart.errors import ConfigError, DataError
-from headstart.jobs.curves import curve
+from headstart.jobs.curves import curve, log_records
 from headstart.quantities import counted
 from headstart.runs.record_shapes import TranslateData
 from headstart.runs.run import Run
@@ -126,7 +126,8 @@ def _row(one: Translator, runs: Sequence[Run]) -> TranslatorRow:
 
 def _curve(one: Translator, seed: int, run: Run) -> TranslatorCurve:
     """Training and validation loss by step."""
-    train, valid = (list(zip(*curve(run, split, "loss"), strict=True)) for split in ("train", "valid"))
+    records = log_records(run)
+    train, valid = (list(zip(*curve(records, split, "loss"), strict=True)) for split in ("train", "valid"))
     return TranslatorCurve(
         data=Path(one.data).stem, model=one.model, hidden=one.hidden, seed=seed, train=train, valid=valid
     )
