@@ -20,6 +20,7 @@ from headstart.errors import ModelError, UserError, first_line
 from headstart.regular_file import open_regular
 from headstart.text.tokenizer import Tokenizer
 
+MOST_ENTRIES = 4_000_000  # of metadata; a vocabulary of 256,000 with its merges has about half of this
 CONTROL = 3  # the kind of a token that is never part of a text
 _TENSORS = {
     "token_embd": "model.embed_tokens",
@@ -63,7 +64,7 @@ def read_gguf(file: Path, weights: bool = True) -> Gguf:
 
 def _read(gguf: ModuleType, file: Path, weights: bool) -> Gguf:
     open_regular(file).close()  # a pipe would keep the reader waiting
-    reader = gguf.GGUFReader(file)
+    reader = _bounded(gguf.GGUFReader)(file)
     facts = {name: f.contents() for name, f in reader.fields.items()}
     architecture = facts.get("general.architecture")
     if architecture != "llama":
@@ -78,6 +79,24 @@ def _read(gguf: ModuleType, file: Path, weights: bool) -> Gguf:
                 tensor = _unpermuted(tensor, described[heads])
         tensors[name] = tensor
     return Gguf(described, _tokenizer(facts, file), tensors)
+
+
+def _bounded(reader: Any) -> Any:
+    """The library's reader, which trusts every count in the file: reads past the end, and too many of them, are errors."""
+
+    class Bounded(reader):  # type: ignore[misc]
+        entries = 0
+
+        def _get(self, offset: int, dtype: Any, count: int = 1, *order: Any, **orders: Any) -> Any:
+            self.entries += 1
+            self.data = np.asarray(self.data)  # views of a memmap take more than twice the memory
+            if int(offset) + np.dtype(dtype).itemsize * int(count) > len(self.data):
+                raise ValueError("it ends in the middle of an entry")
+            if self.entries > MOST_ENTRIES:
+                raise ValueError(f"it has more than {MOST_ENTRIES:,} entries")
+            return super()._get(offset, dtype, count, *order, **orders)
+
+    return Bounded
 
 
 def _described(facts: dict[str, Any], shapes: dict[str, Any], file: Path) -> dict[str, Any]:

@@ -67,6 +67,24 @@ def test_what_is_damaged_is_one_sentence(facts: Any, tensors: Any, llama: Any, t
 
 
 @pytest.mark.timeout(20)
+@pytest.mark.parametrize("length", [1000, 1 << 40])
+def test_an_array_longer_than_the_file_is_refused_at_once(length: int, llama: Any, tmp_path: Path) -> None:
+    write_gguf(tmp_path / "model.gguf", llama, {})
+    whole, kinds = (tmp_path / "model.gguf").read_bytes(), np.array([3] + [1] * 6, "<i4").tobytes()
+    at = whole.index(kinds) - 8  # the length of the array of token types
+    (tmp_path / "model.gguf").write_bytes(whole[:at] + np.uint64(length).tobytes() + kinds)
+    with pytest.raises(ModelError, match="it ends in the middle of an entry"):
+        open_base(str(tmp_path))
+
+
+def test_metadata_without_end_is_refused(llama: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_gguf(tmp_path / "model.gguf", llama, {})
+    monkeypatch.setattr("headstart.bases.gguf.MOST_ENTRIES", 50)
+    with pytest.raises(ModelError, match="more than 50 entries"):
+        open_base(str(tmp_path))
+
+
+@pytest.mark.timeout(20)
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "model.gguf")
     with pytest.raises(ModelError, match=r"not a GGUF file that can be read \(.*not a regular file"):
