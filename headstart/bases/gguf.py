@@ -85,6 +85,7 @@ def _bounded(reader: Any) -> Any:
     """The library's reader, which trusts every count in the file: reads past the end, and too many of them, are errors."""
 
     class Bounded(reader):  # type: ignore[misc]
+        data: Any
         entries = 0
 
         def _get(self, offset: int, dtype: Any, count: int = 1, *order: Any, **orders: Any) -> Any:
