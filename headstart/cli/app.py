@@ -73,7 +73,7 @@ def _parameter(flag: Flag, group: str) -> inspect.Parameter:
 
 def reading_of(given: Given) -> Reading:
     """How a verb that has no job to configure reads files."""
-    from headstart.config import LabelledConfig
+    from headstart.data import LabelledConfig
     from headstart.schema import parse
     from headstart.text.files import Reading
 

@@ -81,7 +81,7 @@ def compare(given: Given) -> None:
 @verb(match, "match evaluate")
 def evaluate(given: Given) -> None:
     """Score the matcher in RUN on PAIRS: recall both ways, with intervals, beside what guessing would score."""
-    from headstart.config import CaptionsConfig
+    from headstart.data import CaptionsConfig
     from headstart.images.captions import blank_notes
     from headstart.images.read import bad_notes
     from headstart.schema import parse

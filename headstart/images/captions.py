@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
-from headstart.config import CaptionsConfig
+from headstart.data import CaptionsConfig
 from headstart.errors import DataError
 from headstart.quantities import counted
 from headstart.text.files import PLAIN, Reading, check_file

@@ -10,7 +10,7 @@ from pathlib import Path
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from headstart.bases.regression import fit_regression
-from headstart.config import LabelledConfig
+from headstart.data import LabelledConfig
 from headstart.runs.disk import write_file
 from headstart.strict_json import to_json
 from headstart.tasks.metrics import class_scores

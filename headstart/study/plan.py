@@ -15,7 +15,8 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from headstart.config import ClassScore, FinetuneConfig, LabelledConfig, Objective, PretrainConfig
+from headstart.config import ClassScore, FinetuneConfig, Objective, PretrainConfig
+from headstart.data import LabelledConfig
 from headstart.errors import ConfigError
 from headstart.schema import Frozen, merge, parse
 from headstart.text.split import SELECTED_FROM, Labelled

@@ -17,7 +17,7 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO
 
-from headstart.config import ReadConfig
+from headstart.data import ReadConfig
 from headstart.errors import DataError, did_you_mean
 from headstart.quantities import counted
 from headstart.regular_file import open_regular

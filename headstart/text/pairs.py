@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypedDict
 
-from headstart.config import PairsConfig
+from headstart.data import PairsConfig
 from headstart.errors import DataError
 from headstart.quantities import counted
 from headstart.text.duplicates import normal

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headstart.config import LabelledConfig, Unit
+from headstart.data import LabelledConfig, Unit
 from headstart.errors import DataError
 from headstart.quantities import counted
 from headstart.text.classes import spellings

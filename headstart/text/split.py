@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypedDict, TypeVar
 
-from headstart.config import CorpusConfig, LabelledConfig
+from headstart.data import CorpusConfig, LabelledConfig
 from headstart.errors import DataError, did_you_mean
 from headstart.text.classes import not_classes
 from headstart.text.duplicates import normal

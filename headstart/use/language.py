@@ -8,7 +8,8 @@ from typing import Any, NotRequired, TypedDict
 
 import torch
 
-from headstart.config import CorpusConfig, PretrainConfig
+from headstart.config import PretrainConfig
+from headstart.data import CorpusConfig
 from headstart.errors import ConfigError, ModelError
 from headstart.models.decode import LanguageStep, Sampling, generate
 from headstart.runs.kinds import must_be

@@ -9,7 +9,7 @@ from typing import TypedDict
 import torch
 
 from headstart.bases.matcher import open_matcher
-from headstart.config import CaptionsConfig
+from headstart.data import CaptionsConfig
 from headstart.errors import DataError, UserError
 from headstart.images.captions import read_captions
 from headstart.images.read import refuse_bad

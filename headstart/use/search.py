@@ -13,7 +13,7 @@ from pathlib import Path
 from torch import Tensor
 
 from headstart.bases.matcher import SavedMatcher, open_matcher
-from headstart.config import CaptionsConfig
+from headstart.data import CaptionsConfig
 from headstart.errors import DataError, did_you_mean
 from headstart.hub.packs import located
 from headstart.images.captions import Captions, read_captions

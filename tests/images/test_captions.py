@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headstart.config import CaptionsConfig
+from headstart.data import CaptionsConfig
 from headstart.errors import DataError
 from headstart.images.captions import Captioned, CaptionParts, read_captions, split_captions
 

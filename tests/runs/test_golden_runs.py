@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headstart.cli import app
-from headstart.config import ReadConfig
+from headstart.data import ReadConfig
 from headstart.models.decode import Sampling
 from headstart.runs.run import FORMAT, Run
 from headstart.text.files import Reading

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headstart.config import LabelledConfig
+from headstart.data import LabelledConfig
 from headstart.errors import DataError
 from headstart.text.classes import not_classes
 from headstart.text.files import Reading

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headstart.config import PairsConfig
+from headstart.data import PairsConfig
 from headstart.errors import DataError
 from headstart.schema import parse
 from headstart.text.pairs import Pair, read_pairs, references, split_pairs

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headstart.config import ReadConfig
+from headstart.data import ReadConfig
 from headstart.errors import DataError
 from headstart.text.files import Reading, check_file, file_facts, lines, read_text
 from headstart.text.read import Example, cut, read_corpus, read_labelled, read_lines, squeezed, text_files

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headstart.cli import app
-from headstart.config import ReadConfig
+from headstart.data import ReadConfig
 from headstart.errors import DataError, ResourceError
 from headstart.text import archive
 from headstart.text.files import Reading

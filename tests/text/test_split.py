@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headstart.config import CorpusConfig, LabelledConfig
+from headstart.data import CorpusConfig, LabelledConfig
 from headstart.errors import DataError
 from headstart.text.duplicates import normal
 from headstart.text.hygiene import check

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
-from headstart.config import ReadConfig
+from headstart.data import ReadConfig
 from headstart.errors import DataError, ResourceError
 from headstart.text import arrow
 from headstart.text.files import Reading
