@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from headstart.data import CaptionsConfig, CorpusConfig, LabelledConfig, PairsConfig
+from headstart.prompts import AUTO, Prompt, must_be_template
 from headstart.schema import Frozen, shortest
 from headstart.shapes import (
     PRESETS,
@@ -31,6 +32,7 @@ Objective = Literal["causal", "masked", "distill"]
 Long = Literal["truncate", "window"]
 ClassScore = Literal["accuracy", "macro_f1"]
 FEW_STEPS = 200  # at least, where labels are so few that ten epochs would be ten steps
+PROMPTED_STEPS = 30  # likewise, where the head starts from label words and has little to learn
 
 
 class TokenizerConfig(Frozen):
@@ -195,6 +197,10 @@ class FinetuneConfig(JobConfig):
     # None: the default of the base (usual_pool), or another if a linear probe with it is clearly better on held-out rows.
     pool: Pool | None = None
     long: Long = "truncate"  # texts longer than the context are truncated, or read in windows that are mean-pooled
+    prompt: str | None = None  # template with {text}, or auto; the label word follows it, or stands for its {label}
+    # Words of the prompt, by label; those not given follow from the names of the labels.
+    label_words: dict[str, str] = Field(default_factory=dict)
+    calibrate: bool = False  # with a prompt and few labels: remove the mean of each class over the training texts
     class_weights: bool = False  # balanced: rare classes count as much as frequent ones
     score: ClassScore | None = None  # validation metric that selects the best weights; None: accuracy
     head_dropout: float = Field(0.1, ge=0, lt=1)
@@ -212,7 +218,13 @@ class FinetuneConfig(JobConfig):
 
     def usual_steps(self, per_epoch: int, few: bool = False) -> int:
         """Steps for all epochs; at least FEW_STEPS with `few` labels, of which none can be held out for validation."""
-        return max(self.least_steps or few * FEW_STEPS, self.epochs * per_epoch)
+        least = PROMPTED_STEPS if self.prompt else FEW_STEPS
+        return max(self.least_steps or few * least, self.epochs * per_epoch)
+
+    @property
+    def whole_prompt(self) -> Prompt | None:
+        """The prompt, where template and words have been resolved."""
+        return Prompt(template=self.prompt, words=self.label_words) if self.prompt else None
 
     def followed(self) -> dict[str, bool]:
         steps, every = self.train.steps, self.train.eval_every
@@ -223,7 +235,7 @@ class FinetuneConfig(JobConfig):
             "model.vocab" if self.base in PRESETS else "model": True,
             "train.steps": usual,
             "train.eval_every": usual,
-            "train.lr": self.train.lr == usual_rate(self.model, self.scope),
+            "train.lr": self.train.lr == usual_rate(self.model, self.scope, bool(self.prompt)),
             "pool": self.pool == usual_pool(self.model),
         }
 
@@ -234,8 +246,19 @@ class FinetuneConfig(JobConfig):
             raise ValueError("what is trained is full, head, lora or last:K, K being 1 or more")
         return scope
 
+    @field_validator("prompt")
+    @classmethod
+    def prompt_is_a_template(cls, prompt: str | None) -> str | None:
+        if prompt not in (None, AUTO):
+            must_be_template(prompt)
+        return prompt
+
     @model_validator(mode="after")
     def settings_go_together(self) -> Self:
+        if self.label_words and not self.prompt:
+            raise ValueError("label_words belong to a prompt: give --prompt, or --prompt auto")
+        if self.prompt and self.pool not in (None, "last"):
+            raise ValueError("a prompt is read where its label word stands: leave out pool")
         if self.strict_leakage and not self.check:
             raise ValueError("strict_leakage needs check = true, which looks for the rows that it refuses")
         if self.context and self.base in PRESETS:
@@ -251,11 +274,14 @@ class FinetuneConfig(JobConfig):
         return {**given, "model": {**preset, **given.get("model", {})}} if preset else given
 
 
-def usual_rate(model: ModelConfig, scope: str) -> float:
-    """External models were pretrained for long and need lower learning rates than ours; a new head alone does not."""
+def usual_rate(model: ModelConfig, scope: str, prompted: bool = False) -> float:
+    """External models were pretrained for long and need lower learning rates than ours; a new head alone does not.
+
+    A head that starts from label words knows much already, so a prompted base needs less than one with a new head.
+    """
     if not isinstance(model, HuggingFaceConfig):
         return 5e-4
-    return {"head": 1e-3, "lora": 3e-4}.get(scope, 5e-5)
+    return {"head": 1e-3, "lora": 3e-4}.get(scope, 1e-5 if prompted else 5e-5)
 
 
 class TranslateConfig(JobConfig):

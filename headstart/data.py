@@ -47,6 +47,7 @@ class LabelledConfig(ReadConfig):
     split_seed: int = 0
     labels: int = Field(0, ge=0)  # number of training rows, validation rows included; 0 = all
     draw: int = 0  # seed of that sample; the sample of more labels contains that of fewer
+    balanced: bool = False  # the sample has equally many rows of each class, not the shares that the classes have
 
 
 class PairsConfig(ReadConfig):

@@ -47,8 +47,9 @@ class FrozenFeatures:
         return vectors, {text: i for i, text in enumerate(self.texts)}
 
     def _made(self) -> Tensor:
-        rows, owner, _ = rows_of(self.texts, self.tokenizer, self.model.base, self.cfg.long)
-        pools, place = [POOLS[pool] for pool in self.pools], self.cfg.train.device
+        rows, owner, _ = rows_of(self.texts, self.tokenizer, self.model.base, self.cfg.long, self.cfg.whole_prompt)
+        head, place = self.model.head, self.cfg.train.device
+        pools = [head.pool if self.cfg.prompt else POOLS[pool] for pool in self.pools]  # a prompt says what is read
         found = pooled_by(pools, self.model, rows, self.tokenizer.pad, place)
         return torch.stack([per_text(vectors, owner, len(self.texts)).cpu() for vectors in found])
 
@@ -57,7 +58,7 @@ class FrozenFeatures:
             fingerprint(weights(self.model.base)),
             self.cfg.model.model_dump_json(),
             self.tokenizer.sha256,
-            f"{' '.join(self.pools)} {self.cfg.long}",
+            f"{' '.join(self.pools)} {self.cfg.long}{self.cfg.prompt or ''}",
         )
         return digest(*decides, *self.texts)[:24]
 

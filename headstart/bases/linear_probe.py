@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -109,10 +110,7 @@ def _fit(head: ClassHead, pool: Pool, train: Rows, valid: Rows) -> Probe:
         )  # only a bias can give back what is taken away
         scale = np.hypot(features.std(0), FLOOR * np.sqrt(np.mean(features**2)))
         fitted, held_out = (features - mean) / scale, (valid[0].cpu().numpy() - mean) / scale if valid[1] else None
-    if not np.isfinite(scale).all() or not all(
-        np.isfinite(part).all() for part in (fitted, held_out) if part is not None
-    ):
-        raise ModelError("The features of the base are not finite, or far too large. Is the base damaged?")
+    must_be_finite(scale, fitted, held_out)
     found = fit_regression(
         (fitted, np.array(train[1])),
         None if held_out is None else (held_out, np.array(valid[1])),
@@ -121,13 +119,20 @@ def _fit(head: ClassHead, pool: Pool, train: Rows, valid: Rows) -> Probe:
         dict(enumerate(head.weights.tolist())),
         biased,
     )
-    weight, bias = _for_each_class(found.model.coef_, found.model.intercept_)
+    weight, bias = as_head(found.model)
     weight = weight / scale
     return Probe(pool, found.c, weight, bias - weight @ mean, found.hits)
 
 
-def _for_each_class(weight: NDArray[np.float64], bias: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
-    """Scores of two classes, where the regression has one score for the second of them."""
+def must_be_finite(*features: NDArray[np.floating] | None) -> None:
+    """Refuse features of which no regression can be made."""
+    if not all(np.isfinite(part).all() for part in features if part is not None):
+        raise ModelError("The features of the base are not finite, or far too large. Is the base damaged?")
+
+
+def as_head(model: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weight and bias of a fitted regression with a row for each class: of two, scikit-learn has one for the second."""
+    weight, bias = model.coef_, model.intercept_
     return (weight, bias) if len(weight) > 1 else (np.vstack([-weight, weight]) / 2, np.hstack([-bias, bias]) / 2)
 
 

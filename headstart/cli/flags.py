@@ -14,7 +14,7 @@ from typing import Any
 
 from headstart.cli.complete import packs, runs
 from headstart.cli.flag import Flag
-from headstart.cli.settings import label_count, placed, placed_base, rate
+from headstart.cli.settings import label_count, label_words, placed, placed_base, rate, template
 
 TRAIN = ("pretrain", "finetune", "translate train", "match train")
 PRETRAIN, FINETUNE, TRANSLATE, MATCH = ((verb,) for verb in TRAIN)
@@ -33,8 +33,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "Study": (
         Flag("--base", "A pretrained run; an external model: a folder, minilm, smollm2, hf:NAME; for scratch alone gpt, bert or classic; may "
              "be given several times.", COMPARE, "bases", many=True, place=placed_base, complete=runs),
-        Flag("--arms", "Out of majority (class), tfidf, scratch, frozen, last:K, lora, full; with commas. [default: "
-             "majority,tfidf,scratch,frozen,full]", COMPARE, "arms", commas=True),
+        Flag("--arms", "Out of majority (class), tfidf, scratch, frozen, last:K, lora, full, zero-shot, prompt, prompt:frozen, prompt:lora; "
+             "with commas. [default: majority,tfidf,scratch,frozen,full]", COMPARE, "arms", commas=True),
         Flag("--labels", "Label counts to compare at: 50,200,800,all. [default: all]", COMPARE, "labels", commas=True, place=label_count),
         Flag("--model", "Model; may be given several times. [default: gru, gru-additive, attention, transformer]", GRID, "models", many=True),
         Flag("--hidden", "Hidden size; may be given several times. [default: 32, 64]", GRID, "hidden", int, many=True),
@@ -189,6 +189,12 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--lr", "Peak learning rate. [default: what suits the base: 0.0005 for one of ours]", FINETUNE, "train.lr", float),
         Flag("--lr", "Peak learning rate. [default: 0.005]", TRANSLATE, "train.lr", float),
         Flag("--lr", "Peak learning rate. [default: 0.0001]", (*MATCH, *TOWERS), "train.lr", float),
+        Flag("--prompt", "Template with {text} for the arms zero-shot and prompt, such as 'Review: {text}\\nSentiment:'; may be given several "
+             "times. [default: by the names of the labels]", COMPARE, "prompts", many=True, place=template),
+        Flag("--prompt", "Read each text in a template with {text}, such as 'Review: {text}\\nSentiment:', and start from label words; auto: by "
+             "the names of the labels. [default: none]", FINETUNE, "prompt", place=template),
+        Flag("--label-words", "Words that stand for the labels in a prompt: neg=bad,pos=good. [default: by the names of the labels]",
+             (*FINETUNE, *COMPARE), "label_words", place=label_words),
         Flag("--class-weights", "Weight classes by inverse frequency.", (*FINETUNE, *COMPARE), "class_weights", bool),
         Flag("--sample", "Text to continue after each evaluation; may be given several times. [default: '']", PRETRAIN, "samples", many=True),
         Flag("--sample", "Text to translate after each evaluation; may be given several times. [default: validation rows]", TRANSLATE,
@@ -261,6 +267,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
              "data.skip_blank", bool),
         Flag("--clean-labels", "Merge labels that differ only by white space or case, and count them.",
              (*FINETUNE, *COMPARE, "evaluate", "data check"), "data.clean_labels", bool),
+        Flag("--balanced", "With --labels: draw equally many rows of each class.", (*FINETUNE, *COMPARE), "data.balanced", bool),
         Flag("--any-labels", "Accept labels that look like numbers, ids or lists.", (*FINETUNE, *COMPARE), "data.any_labels", bool),
         Flag("--strict-leakage", "Refuse test rows that are also training rows.", (*FINETUNE, *COMPARE), "strict_leakage", bool),
         Flag("--strict", "Refuse images that cannot be used, instead of leaving them out.",

@@ -45,6 +45,23 @@ def label_count(word: str) -> int:
     return 0 if word == "all" else int(word)
 
 
+def template(word: str) -> str:
+    """A prompt; a shell has no easy way to write a line break."""
+    return word.replace("\\n", "\n")
+
+
+def label_words(words: str) -> dict[str, str]:
+    """
+    >>> label_words("neg=bad, pos=good")
+    {'neg': 'bad', 'pos': 'good'}
+    """
+    pairs = [pair.partition("=") for pair in words.split(",")]
+    for label, sign, word in pairs:
+        if not (sign and label.strip() and word.strip()):
+            raise UserError(f"--label-words: '{label}{sign}{word}' is not LABEL=WORD. Example: neg=bad,pos=good.")
+    return {label.strip(): word.strip() for label, _, word in pairs}
+
+
 def rate(word: str) -> float:
     try:
         return float(word)

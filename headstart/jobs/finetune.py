@@ -5,7 +5,7 @@ Pretrained, scratch and frozen differ in one line each, and in nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from headstart.bases.features import FrozenFeatures
 from headstart.bases.linear_probe import Probe, best_probe, install, probe_poolings, probing_seconds, rows_to_fit
 from headstart.bases.lora import add_lora, merge_lora
 from headstart.bases.pretrained import open_base, within
+from headstart.bases.verbalizer import prompted_probe, start_from_words
 from headstart.config import FinetuneConfig, usual_rate
 from headstart.errors import ConfigError
 from headstart.jobs.answers import FinetuneAnswer, FinetuneFacts, TestScores
@@ -24,12 +25,13 @@ from headstart.jobs.cards import classifier_card
 from headstart.jobs.job import Job, Kept, run_job
 from headstart.jobs.receipt import FinetuneReceipt, Moved, finetune_receipt, moved
 from headstart.models.base import freeze
-from headstart.models.heads import POOLS, ClassHead, Model
+from headstart.models.heads import POOLS, ClassHead, Model, freeze_transform
+from headstart.prompts import AUTO, prompts_for
 from headstart.runs.checkpoint import Progress, load_weights, weights
 from headstart.runs.model_dir import HeadSpec, Saved, build_model, write_model
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
-from headstart.shapes import PRESETS, ModelConfig, pools_to_try, usual_pool
+from headstart.shapes import PRESETS, ModelConfig, Pool, pools_to_try, usual_pool
 from headstart.tasks.classify import (
     ClassBatch,
     Classify,
@@ -37,13 +39,18 @@ from headstart.tasks.classify import (
     class_weights,
     most_probable,
     prediction_records,
+    rows_of,
+    vectors_of,
 )
 from headstart.tasks.metrics import class_scores
 from headstart.text.batch import Batches
 from headstart.text.hygiene import refuse_leaks
+from headstart.text.prompted import prompt_tokens
 from headstart.text.read import text_files
 from headstart.text.split import Labelled, LabelledFacts, draw, split_labelled
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
+
+CALIBRATED_ON = 400  # unlabelled texts
 
 
 def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:
@@ -64,6 +71,7 @@ class Finetuning(Job[FinetuneConfig]):
     task: Classify
     batches: Batches[ClassBatch]
     probes: tuple[Probe, ...] = ()  # linear probes of the base, its own pooling first; none on fresh weights
+    unlabelled: tuple[str, ...] = ()  # all training and validation texts, those whose labels were not drawn too
 
     @classmethod
     def files(cls, cfg: FinetuneConfig) -> list[Path]:
@@ -73,44 +81,49 @@ class Finetuning(Job[FinetuneConfig]):
     def prepare(cls, cfg: FinetuneConfig, kept: Kept[FinetuneConfig], watch: Watch) -> Self:
         """Rows, tokenizer and a model with the weights of the base, or fresh ones."""
         whole = split_labelled(cfg.data)
-        data = draw(whole, cfg.data.labels, cfg.data.draw) if cfg.data.labels else whole
+        data = draw(whole, cfg.data.labels, cfg.data.draw, cfg.data.balanced) if cfg.data.labels else whole
         source = None if kept.cfg or cfg.base in PRESETS else open_base(cfg.base, cfg.allow_pickle)
         shape, tokenizer = _shape_and_tokenizer(cfg, data, source, kept)
         taken = source if cfg.init == "pretrained" else None
-        settled = cfg.pool or (kept.cfg.pool if kept.cfg else None)
-        pools = (settled,) if settled else pools_to_try(shape) if taken else (usual_pool(shape),)
-        cfg = _resolved(cfg, shape, data)
+        cfg = _resolved(_with_prompt(cfg, kept.cfg, data, shape, taken), shape, data)
+        pools = _pools(cfg, kept.cfg, shape, pretrained=taken is not None)
         torch.manual_seed(cfg.train.seed)
-        model = build_model(shape, HeadSpec("classify", tuple(data.labels), pools[0], cfg.head_dropout, cfg.long))
+        model = build_model(shape, _head_spec(cfg, data.labels, pools[0], tokenizer, shape))
         assert isinstance(model.head, ClassHead)
         if taken:
             load_weights(model.base, weights(taken.model.base))
         if cfg.class_weights:
             model.head.weights.copy_(class_weights(data.train, data.labels))
+        if taken and cfg.whole_prompt:
+            start_from_words(model, taken.model, cfg.whole_prompt, tokenizer)
         model.to(cfg.train.device)
-        parts = data.parts().values()
-        text, valid, test = (ClassifyText(rows, data.labels, tokenizer, model.base, cfg.long) for rows in parts)
+        text, valid, test = (
+            ClassifyText(rows, data.labels, tokenizer, model.base, cfg.long, cfg.whole_prompt)
+            for rows in data.parts().values()
+        )
         fitted = [text.texts[i] for i in rows_to_fit(len(text.texts))]
         every = [e.text for rows in whole.parts().values() for e in rows]  # of other runs and of the test too
         read = every if cfg.features or cfg.scope == "head" else [*fitted, *valid.texts]
         features = FrozenFeatures(model, tokenizer, cfg, read, pools)
-        probes: tuple[Probe, ...] = ()  # fresh weights have nothing to probe
-        if taken and (cfg.fit_head or len(pools) > 1):
-            rows = (text.texts, text.targets), (valid.texts, valid.targets)
-            probes = probe_poolings(model.head, pools, features, *rows)
+        probes = (
+            _probes(cfg, model.head, pools, features, text, valid) if taken else ()
+        )  # fresh weights: nothing to probe
         pool = best_probe(probes).pool if probes else pools[0]
-        model.head.pool = POOLS[pool]
+        if not cfg.prompt:
+            model.head.pool = POOLS[pool]
         if probes and cfg.fit_head:
             install(model.head, best_probe(probes))
         freeze(model.base, cfg.scope)
         if cfg.scope == "lora":
             add_lora(model.base, cfg.lora_rank)
         if cfg.scope == "head":
+            freeze_transform(model.head)
             for part in (text, valid, test):
                 part.features = partial(features, pool)
         batches = text.batches(cfg.train.batch_size, cfg.train.seed)
         cfg, task = cfg.model_copy(update={"pool": pool}), Classify(len(data.labels), cfg.score or "accuracy")
-        return cls(cfg, data, source, tokenizer, text, valid, test, model, task, batches, probes)
+        unlabelled = tuple(e.text for e in [*whole.train, *whole.valid])
+        return cls(cfg, data, source, tokenizer, text, valid, test, model, task, batches, probes, unlabelled)
 
     def measured(self) -> Iterable[ClassBatch]:
         return self.valid.measured()
@@ -133,7 +146,10 @@ class Finetuning(Job[FinetuneConfig]):
     def notes(self) -> Iterator[str]:
         data, facts = self.data, self._facts
         yield from data.notes(facts)
-        if self.cfg.fit_head and self.source and self.cfg.init == "pretrained" and not self.probes:
+        if self.cfg.prompt:
+            words = ", ".join(f"{label} = {word}" for label, word in self.cfg.label_words.items())
+            yield f"Prompt: {self.cfg.prompt!r}; label words: {words}."
+        elif self.cfg.fit_head and self.source and self.cfg.init == "pretrained" and not self.probes:
             yield "Note: a label has no training rows, so the head starts from random weights, not from a linear probe."
         if len(self.probes) > 1 and self.probes[0].accuracy is not None:
             scores = ", ".join(f"{probe.pool} {probe.accuracy:.3f}" for probe in self.probes)
@@ -148,6 +164,19 @@ class Finetuning(Job[FinetuneConfig]):
     def finish_training(self) -> None:
         if self.cfg.scope == "lora":
             merge_lora(self.model.base)
+        if self.cfg.prompt and self.cfg.calibrate and not self.data.valid:
+            self._calibrate()
+
+    def _calibrate(self) -> None:
+        """Remove the mean of each class over the training texts, those whose labels were not drawn too."""
+        head, cfg = self.model.head, self.cfg
+        assert isinstance(head, ClassHead)
+        texts = [self.unlabelled[i] for i in rows_to_fit(len(self.unlabelled))[:CALIBRATED_ON]]
+        rows, owner, _ = rows_of(texts, self.tokenizer, self.model.base, cfg.long, cfg.whole_prompt)
+        with torch.inference_mode():
+            logits = head.logits(vectors_of(self.model, rows, owner, len(texts), self.tokenizer.pad, cfg.train.device))
+        with torch.no_grad():
+            head.linear.bias.sub_(logits.mean(0))
 
     def receipt_after(self, receipt: Mapping[str, Any]) -> Moved:
         return moved(self.model, receipt["frozen"])
@@ -179,13 +208,14 @@ class Finetuning(Job[FinetuneConfig]):
 
     def save(self, folder: Path, card: str) -> None:
         pool = self.cfg.pool or usual_pool(self.cfg.model)
-        head = HeadSpec("classify", tuple(self.data.labels), pool, self.cfg.head_dropout, self.cfg.long)
+        head = _head_spec(self.cfg, self.data.labels, pool, self.tokenizer, self.cfg.model)
         write_model(folder, Saved(self.model, self.tokenizer, self.cfg.model, head), card)
 
     @classmethod
     def for_estimate(cls, cfg: FinetuneConfig) -> FinetuneConfig:
         """Features would be written, and a linear probe takes a pass over the rows."""
-        return cfg.model_copy(update={"features": None, "fit_head": False, "pool": cfg.pool or "mean"})
+        pool = cfg.pool or (None if cfg.prompt else "mean")
+        return cfg.model_copy(update={"features": None, "fit_head": False, "pool": pool})
 
     @property
     def prediction_bytes(self) -> int:
@@ -221,6 +251,63 @@ def _shape_and_tokenizer(
     return cfg.model.model_copy(update={"vocab": tokenizer.size}), tokenizer
 
 
+def _with_prompt(
+    cfg: FinetuneConfig, before: FinetuneConfig | None, data: Labelled, shape: ModelConfig, taken: Saved | None
+) -> FinetuneConfig:
+    """`cfg` with its template and all label words, where it has a prompt."""
+    if not cfg.prompt:
+        return cfg
+    if before:
+        return cfg.model_copy(update={"prompt": before.prompt, "label_words": before.label_words})
+    if taken and taken.fresh:
+        raise ConfigError(
+            f"{cfg.base} has no language head, which a prompt needs. Take a causal or masked language model such as smollm2, "
+            "or leave out --prompt."
+        )
+    templates = () if cfg.prompt == AUTO else (cfg.prompt,)
+    prompt = prompts_for(data.labels, shape.causal, templates, cfg.label_words)[0]
+    return cfg.model_copy(update={"prompt": prompt.template, "label_words": prompt.words})
+
+
+def _pools(
+    cfg: FinetuneConfig, before: FinetuneConfig | None, shape: ModelConfig, pretrained: bool
+) -> tuple[Pool, ...]:
+    """The poolings to choose among, the usual one first."""
+    if cfg.prompt:
+        return ("last",)
+    settled = cfg.pool or (before.pool if before else None)
+    return (settled,) if settled else pools_to_try(shape) if pretrained else (usual_pool(shape),)
+
+
+def _head_spec(
+    cfg: FinetuneConfig, labels: Sequence[str], pool: Pool, tokenizer: Tokenizer, shape: ModelConfig
+) -> HeadSpec:
+    prompt = cfg.whole_prompt
+    tail = prompt_tokens(prompt, tokenizer, shape.causal).tail if prompt else 0
+    biased = bool(prompt) and (cfg.calibrate or cfg.scope == "head")  # a probe and a calibration need one
+    return HeadSpec("classify", tuple(labels), pool, cfg.head_dropout, cfg.long, prompt, tail, biased)
+
+
+def _probes(
+    cfg: FinetuneConfig,
+    head: ClassHead,
+    pools: Sequence[Pool],
+    features: FrozenFeatures,
+    text: ClassifyText,
+    valid: ClassifyText,
+) -> tuple[Probe, ...]:
+    """Linear probes that the head may start from, one for each pooling; of a prompt, the words where the base is tuned."""
+    if cfg.prompt:
+        if not cfg.fit_head or cfg.scope != "head" or len(set(text.targets)) < max(2, head.linear.out_features):
+            return ()
+        fitted = rows_to_fit(len(text.texts))
+        train = features("last", [text.texts[i] for i in fitted]), [text.targets[i] for i in fitted]
+        return (prompted_probe(head, train, (features("last", valid.texts), valid.targets)),)
+    if not cfg.fit_head and len(pools) == 1:
+        return ()
+    return probe_poolings(head, pools, features, (text.texts, text.targets), (valid.texts, valid.targets))
+
+
 def _resolved(cfg: FinetuneConfig, shape: ModelConfig, data: Labelled) -> FinetuneConfig:
     """`cfg` with what the data and the base decide."""
     if cfg.long == "window" and not shape.causal and shape.context < 3:
@@ -231,5 +318,5 @@ def _resolved(cfg: FinetuneConfig, shape: ModelConfig, data: Labelled) -> Finetu
     steps = cfg.usual_steps(per_epoch, few=bool(cfg.data.labels) and not data.valid)
     train = cfg.train.scheduled(steps, eval_every=per_epoch if data.valid else steps // 10)
     if not train.lr:
-        train = train.model_copy(update={"lr": usual_rate(shape, cfg.scope)})
+        train = train.model_copy(update={"lr": usual_rate(shape, cfg.scope, bool(cfg.prompt))})
     return cfg.model_copy(update={"model": shape, "train": train})

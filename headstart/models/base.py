@@ -63,6 +63,10 @@ class Base(nn.Module, ABC):
         """States of the next (B, T) tokens of a causal base; `cache` grows by T."""
         raise NotImplementedError("a bidirectional base reads the whole text at once")
 
+    def rewind(self, cache: Cache, length: int) -> None:
+        """Forget what was read after the first `length` tokens."""
+        cache.length = length
+
 
 def layer_groups(base: Base) -> list[tuple[str, list[nn.Parameter]]]:
     """The parameters of `base` in order from input to output, each exactly once.

@@ -25,8 +25,9 @@ def every_token(hidden: Tensor, mask: Tensor) -> Tensor:
     return hidden  # (B, T, D)
 
 
-def last_real(hidden: Tensor, mask: Tensor) -> Tensor:
-    return hidden[torch.arange(hidden.size(0)), mask.sum(1) - 1]  # (B, D); position -1 would read padding
+def last_real(hidden: Tensor, mask: Tensor, tail: int = 0) -> Tensor:
+    """The last real token, or the one that `tail` tokens of a prompt follow."""
+    return hidden[torch.arange(hidden.size(0)), mask.sum(1) - 1 - tail]  # (B, D); position -1 would read padding
 
 
 def first(hidden: Tensor, mask: Tensor) -> Tensor:
@@ -53,19 +54,23 @@ class Head(nn.Module, ABC):
         """What training uses: the loss summed over what counts, and how much that is."""
 
 
+def head_transform(cfg: ModelConfig) -> nn.Module:
+    """What a masked model puts in front of its output matrix, as BERT does; nothing for the others."""
+    if not cfg.head_transform:
+        return nn.Identity()
+    dense = nn.Linear(cfg.width, cfg.width)
+    nn.init.normal_(dense.weight, std=0.02)
+    nn.init.zeros_(dense.bias)
+    return nn.Sequential(dense, activation(cfg.activation), nn.LayerNorm(cfg.width, eps=cfg.norm_eps))
+
+
 class LanguageHead(Head):
     """A score for every entry of the vocabulary at every token, for causal and masked models alike."""
 
     def __init__(self, cfg: ModelConfig, embedding: nn.Embedding) -> None:
         super().__init__()
         self.pool = every_token
-        self.transform: nn.Module = nn.Identity()
-        if cfg.head_transform:
-            dense = nn.Linear(cfg.width, cfg.width)
-            nn.init.normal_(dense.weight, std=0.02)
-            nn.init.zeros_(dense.bias)
-            norm = nn.LayerNorm(cfg.width, eps=cfg.norm_eps)
-            self.transform = nn.Sequential(dense, activation(cfg.activation), norm)
+        self.transform = head_transform(cfg)
         self.weight = embedding.weight if cfg.tied else nn.Parameter(torch.empty(cfg.vocab, cfg.width))
         self.bias = nn.Parameter(torch.zeros(cfg.vocab)) if cfg.head_bias else None
         if not cfg.tied:
@@ -93,13 +98,23 @@ class LanguageHead(Head):
 
 
 class ClassHead(Head):
-    """A score for each class, from one vector a text."""
+    """A score for each class, from one vector a text. A `transform` of the language head is part of the pooling."""
 
     weights: Tensor
 
-    def __init__(self, width: int, classes: int, pool: Pooling, dropout: float = 0.0, bias: bool = True) -> None:
+    def __init__(
+        self,
+        width: int,
+        classes: int,
+        pool: Pooling,
+        dropout: float = 0.0,
+        bias: bool = True,
+        transform: nn.Module | None = None,
+    ) -> None:
         super().__init__()
-        self.pool = pool
+        self.pool, self.transform = pool, transform
+        if transform is not None:
+            self.pool = lambda hidden, mask: transform(pool(hidden, mask))
         self.drop = nn.Dropout(dropout)
         self.linear = nn.Linear(width, classes, bias)
         self.register_buffer("weights", torch.ones(classes), persistent=False)  # of the classes, in the loss
@@ -113,6 +128,12 @@ class ClassHead(Head):
     def loss(self, hidden: Tensor, target: Tensor) -> tuple[Tensor, float]:
         logits = self.logits(hidden)
         return F.cross_entropy(logits, target, self.weights, reduction="sum"), float(self.weights[target].sum())
+
+
+def freeze_transform(head: Head) -> None:
+    """Fix what a class head took over from a language head: a frozen base is read once, and through it."""
+    if isinstance(head, ClassHead) and head.transform is not None:
+        head.transform.requires_grad_(False)
 
 
 class VectorHead(Head):

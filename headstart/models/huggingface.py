@@ -135,6 +135,11 @@ class HuggingFaceBase(Base):
         cache.length += ids.size(1)
         return States(found.last_hidden_state)
 
+    def rewind(self, cache: Cache, length: int) -> None:
+        assert isinstance(cache, TheirCache), "a cache comes from new_cache"
+        cache.theirs.crop(length - cache.length)  # a negative number: the tokens to remove
+        super().rewind(cache, length)
+
     @property
     def _no_cache(self) -> dict[str, bool]:
         return {"use_cache": False} if self.causal else {}

@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,10 +26,11 @@ from torch import Tensor
 from headstart.config import Long
 from headstart.errors import ConfigError, ModelError
 from headstart.models.base import Base
-from headstart.models.heads import POOLS, ClassHead, LanguageHead, Model
+from headstart.models.heads import POOLS, ClassHead, LanguageHead, Model, Pooling, head_transform, last_real
 from headstart.models.huggingface import KINDS, HuggingFaceBase
 from headstart.models.layout import counterpart, from_disk, to_disk
 from headstart.models.transformer import Transformer
+from headstart.prompts import Prompt
 from headstart.regular_file import read_regular
 from headstart.runs import manifest
 from headstart.runs.checkpoint import Tensors, load_weights, must_fit, weights
@@ -37,6 +39,7 @@ from headstart.runs.weight_file import read_weights
 from headstart.schema import parse
 from headstart.shapes import HuggingFaceConfig, ModelConfig, Pool, TransformerConfig
 from headstart.strict_json import to_json
+from headstart.text.prompted import prompt_tokens
 from headstart.text.tokenizer import Tokenizer
 
 HeadKind = Literal["language", "classify"]
@@ -51,6 +54,13 @@ class HeadSpec:
     pool: Pool = "last"
     dropout: float = 0.0
     long: Long = "truncate"
+    prompt: Prompt | None = None  # that every text is put into
+    tail: int = 0  # tokens of the prompt that follow the position which is read
+    biased: bool = False  # the class head has a bias, also where that of transformers has none
+
+    @property
+    def pooling(self) -> Pooling:
+        return partial(last_real, tail=self.tail) if self.prompt else POOLS[self.pool]
 
 
 @dataclass(frozen=True)
@@ -75,8 +85,9 @@ def build_model(cfg: ModelConfig, spec: HeadSpec) -> Model:
     base = build_base(cfg)
     if spec.kind == "language":
         return Model(base, LanguageHead(cfg, base.embedding))
-    bias = KINDS[cfg.model_type].class_bias if isinstance(cfg, HuggingFaceConfig) else True
-    return Model(base, ClassHead(cfg.width, len(spec.labels), POOLS[spec.pool], spec.dropout, bias))
+    bias = spec.biased or not isinstance(cfg, HuggingFaceConfig) or KINDS[cfg.model_type].class_bias
+    transform = head_transform(cfg) if spec.prompt and cfg.head_transform else None
+    return Model(base, ClassHead(cfg.width, len(spec.labels), spec.pooling, spec.dropout, bias, transform))
 
 
 def write_model(folder: Path, saved: Saved, card: str) -> None:
@@ -108,15 +119,13 @@ def read_model(folder: Path) -> Saved:
             )
         if described["head"] == "match":
             raise ModelError(f"{folder.parent} matches captions and images. Use headstart search, or match evaluate.")
-        spec = HeadSpec(
-            described["head"], tuple(described["labels"]), described["pool"], long=described.get("long", "truncate")
-        )
         tensors = read_tensors(folder)
         kind: Any = HuggingFaceConfig if "model_type" in described["model"] else TransformerConfig
         cfg: ModelConfig = parse(kind, described["model"], str(folder / "config.json"))
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     must_agree(tokenizer, cfg, folder)
     with complaints(folder):
+        spec = _head_of(described, tokenizer, cfg.causal, str(folder / "config.json"))
         must_hold(tensors, cfg.layers, folder)
         state = from_disk(tensors, cfg)
         with torch.device("meta"):  # shapes without memory
@@ -124,6 +133,19 @@ def read_model(folder: Path) -> Saved:
     model = build_model(cfg, spec)
     load_weights(model, state)
     return Saved(model.eval(), tokenizer, cfg, spec)
+
+
+def _head_of(described: Mapping[str, Any], tokenizer: Tokenizer, causal: bool, source: str) -> HeadSpec:
+    prompt = parse(Prompt, described["prompt"], source) if "prompt" in described else None
+    return HeadSpec(
+        described["head"],
+        tuple(described["labels"]),
+        described["pool"],
+        long=described.get("long", "truncate"),
+        prompt=prompt,
+        tail=prompt_tokens(prompt, tokenizer, causal).tail if prompt else 0,
+        biased=described.get("biased") is True,
+    )
 
 
 def read_description(folder: Path) -> dict[str, Any]:
@@ -186,6 +208,7 @@ def describe_model(saved: Saved) -> dict[str, Any]:
         "labels": list(spec.labels),
         "pool": spec.pool,
         "long": spec.long,
+        **({"prompt": spec.prompt.model_dump(), "biased": spec.biased} if spec.prompt else {}),
     }
     shared: dict[str, Any] = {
         "vocab_size": cfg.vocab,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -27,6 +29,7 @@ class Baseline:
     seconds: float
     c: float | None = None
     parameters: int = 0
+    more: Mapping[str, Any] = field(default_factory=dict)  # for result.json
 
     @property
     def predictions(self) -> list[str]:
@@ -61,8 +64,12 @@ BASELINES = {"majority": majority, "tfidf": tfidf}
 def write_baseline(cfg: LabelledConfig, kind: str, labels: int, seed: int, path: Path) -> None:
     """A baseline on `labels` rows (0: all) drawn with `seed`, as a cell: predictions.jsonl and result.json in `path`."""
     whole = split_labelled(cfg)
-    data = draw(whole, labels, seed) if labels else whole
-    made = BASELINES[kind](data)
+    data = draw(whole, labels, seed, cfg.balanced) if labels else whole
+    write_cell(path, data, BASELINES[kind](data))
+
+
+def write_cell(path: Path, data: Labelled, made: Baseline) -> None:
+    """The predictions of the test rows as a cell: predictions.jsonl and result.json in `path`."""
     records = [
         {"row": i, "label": example.label, "prediction": predicted, "probabilities": row}
         for i, (example, predicted, row) in enumerate(zip(data.test, made.predictions, made.probabilities, strict=True))
@@ -70,5 +77,11 @@ def write_baseline(cfg: LabelledConfig, kind: str, labels: int, seed: int, path:
     write_file(path / "predictions.jsonl", "".join(to_json(record) + "\n" for record in records).encode())
     truth = [data.labels.index(e.label) for e in data.test]
     scores = class_scores(truth, [data.labels.index(said) for said in made.predictions], len(data.labels))
-    result = {"test": scores, "seconds": made.seconds, "rate": made.c, "trained_parameters": made.parameters}
+    result = {
+        "test": scores,
+        "seconds": made.seconds,
+        "rate": made.c,
+        "trained_parameters": made.parameters,
+        **made.more,
+    }
     write_file(path / "result.json", to_json(result).encode())

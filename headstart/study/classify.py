@@ -46,6 +46,7 @@ from headstart.study.plan import (
 )
 from headstart.study.run import Cells, Planned, study_folder
 from headstart.study.taken import BaseFacts, StudyFile
+from headstart.study.zero_shot import write_zero_shot
 from headstart.text.files import file_facts
 from headstart.text.hygiene import refuse_leaks
 from headstart.text.read import text_files
@@ -91,11 +92,15 @@ def run_study(
 def _planned(cfg: StudyConfig, out: Path, every: int, score: ClassScore, cell: Cell) -> Planned:
     """A cell as work; its weight are its steps, where the base takes part in them. `every`: all rows to learn from."""
     if cell.arm.base is None:
-        return Planned(cell.name, partial(write_baseline, cfg.data, cell.arm.kind, cell.labels, cell.seed), weight=10.0)
+        labels = cell.labels or 0
+        return Planned(cell.name, partial(write_baseline, cfg.data, cell.arm.kind, labels, cell.seed), weight=10.0)
+    if cell.labels is None:
+        work = partial(write_zero_shot, cfg.data, str(cell.arm.base.path), cfg.prompts, cfg.label_words, cfg.finetune)
+        return Planned(cell.name, work, weight=50.0)
     job = finetuning(cfg, cell, (out / "features").absolute(), score)
     steps = float(job.usual_steps(round(0.8 * (cell.labels or every) / job.train.batch_size)))
     first = not (cell.trial or cell.labels or cell.seed)  # the weights of one seed per arm are enough
-    return Planned(cell.name, job, keep_weights=first, weight=10.0 if cell.arm.kind == "frozen" else steps)
+    return Planned(cell.name, job, keep_weights=first, weight=10.0 if job.scope == "head" else steps)
 
 
 def _chosen(out: Path, wanted: Sequence[Cell], score: ClassScore) -> dict[tuple[str, int], float]:
@@ -104,7 +109,7 @@ def _chosen(out: Path, wanted: Sequence[Cell], score: ClassScore) -> dict[tuple[
     for cell in wanted:
         run = Run(out / "cells" / cell.name)
         valid = run.read_json("result.json").get("valid") if run.finished else None
-        if valid and cell.rate:  # a trial that failed is not chosen
+        if valid and cell.rate and cell.labels is not None:  # a trial that failed is not chosen
             found.setdefault((cell.arm.name, cell.labels), []).append((valid[score], -valid["loss"], cell.rate))
     return {key: max(scores)[2] for key, scores in found.items()}
 

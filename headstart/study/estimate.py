@@ -13,8 +13,20 @@ from headstart.bases.regression import ENOUGH
 from headstart.config import FinetuneConfig, JobConfig, Objective
 from headstart.jobs.estimate import Cost, estimate
 from headstart.shapes import PRESETS
-from headstart.study.plan import BaseRun, Cell, StudyConfig, arms_of, cells, named_bases, trials
+from headstart.study.plan import (
+    COMPUTED,
+    PROMPTED_ARMS,
+    BaseRun,
+    Cell,
+    StudyConfig,
+    arms_of,
+    cells,
+    finetuning,
+    named_bases,
+    trials,
+)
 from headstart.study.run import Planned
+from headstart.study.zero_shot import CALIBRATED_ON
 from headstart.text.split import SELECTED_FROM, split_labelled
 
 TFIDF = (
@@ -24,6 +36,8 @@ TFIDF = (
 )  # seconds: at least, for each row with cross-validation, and with validation rows to choose on
 HEAD_STEP = 2e-3  # seconds of a step of a head alone
 STARTED = 5.0  # seconds until a process of its own has imported everything
+TEMPLATES = 2  # of a family of labels, for most
+USUAL_BATCH = 16  # rows of a step that is timed
 PAGE = 3.0  # seconds until the results are gathered and drawn
 
 
@@ -55,18 +69,35 @@ class Costs:
             least, folded, chosen = TFIDF
             return least + rows * (chosen if valid >= ENOUGH else folded) if cell.arm.kind == "tfidf" else 0.1
         cost = self.timed[cell.arm.base.name]
+        if cell.labels is None:  # every template is a pass over the test rows and those for calibration
+            passes = len(self.cfg.prompts) or TEMPLATES
+            return cost["opening_seconds"] + passes * (self.test + CALIBRATED_ON) * cost["reading_seconds"]
         steps = max(self.cfg.least_steps, cost["steps"] * rows / self.rows)
         looks = cost["evaluations"] if valid else 1
+        if cell.arm.kind in PROMPTED_ARMS:
+            return self._prompted(cost, cell, rows, valid)
         if cell.arm.kind == "frozen":  # its optimizer has hardly anything to save
             return cost["opening_seconds"] + 2 * cost["writing_seconds"] + steps * HEAD_STEP
         fixed = cost["opening_seconds"] + 2 * cost["saving_seconds"]
         read = looks * valid + (0 if cell.trial else self.test)
         return fixed + steps * cost["update_seconds"] + read * cost["reading_seconds"]
 
+    def _prompted(self, cost: Cost, cell: Cell, rows: int, valid: int) -> float:
+        """Fewer and smaller steps than the others; the template makes each text longer by a few tokens."""
+        assert cell.arm.base is not None
+        job = finetuning(self.cfg, cell, Path(), "accuracy")
+        steps = job.usual_steps(-(-(rows - valid) // job.train.batch_size), few=not valid)
+        read = (job.epochs * valid if valid else CALIBRATED_ON) + (0 if cell.trial else self.test)
+        if job.scope == "head":  # reads all rows in its prompt, once
+            return cost["opening_seconds"] + (self.rows + self.test) * cost["reading_seconds"] / max(1, self.cfg.seeds)
+        update = cost["update_seconds"] * job.train.batch_size / USUAL_BATCH
+        return cost["opening_seconds"] + steps * update + read * cost["reading_seconds"]
+
     def shared(self, cell: Cell) -> tuple[tuple[str, int, int], float]:
         """What cells on one base and the same rows share, by a key: the pass over the rows, and the linear probe."""
         base = cell.arm.base
         assert base is not None
+        assert cell.labels is not None
         cost = self.timed[base.name]
         draw = cell.seed if cell.labels else 0
         return (base.name, cell.labels, draw), cost["probing_seconds"] * (cell.labels or self.rows) / self.rows
@@ -88,8 +119,8 @@ def study_estimate(cfg: StudyConfig, jobs: int = 1) -> tuple[StudyEstimate, dict
     arms = arms_of(cfg, bases)
     wanted = [*trials(cfg, arms, every), *cells(cfg, arms, {})]
     costs = Costs(cfg, every, len(data.test), dict(zip((base.name for base in bases), timed, strict=False)))
-    transferred = [cell for cell in wanted if cell.arm.base and cell.arm.kind != "scratch"]
-    shared = dict(costs.shared(cell) for cell in transferred)
+    probed = [c for c in wanted if c.arm.base and c.arm.kind not in ("scratch", *COMPUTED, *PROMPTED_ARMS)]
+    shared = dict(costs.shared(cell) for cell in probed)
     # The base reads every row once for all cells, those of other label counts and the test rows too.
     reading = sum(costs.timed[name]["reading_seconds"] * (every + len(data.test)) for name in {k[0] for k in shared})
     by_cell = {cell.name: costs.seconds(cell) for cell in wanted}

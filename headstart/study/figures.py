@@ -50,7 +50,7 @@ def pictures(results: Results) -> Iterator[Picture]:
         yield differences(results, results.leading_differences, "differences")
     for labels, found in results.other_differences.items():
         yield differences(results, found, f"differences {labels}")
-    if len(results.label_counts) > 1:
+    if len(results.label_counts) > 1 or (results.at(0) and results.all_labels):
         yield labels_needed(results)
     if results.curves:
         yield epochs(results)
@@ -96,11 +96,14 @@ def differences(results: Results, shown: Sequence[Difference], name: str) -> Pic
 
 @style()
 def labels_needed(results: Results) -> Picture:
-    """The score against the number of labels, with bands."""
+    """The score against the number of labels, with bands; of an arm that uses none, a level line from 0 on."""
     figure, (axis,) = axes(1, WIDTH, 3.7)
     look, counts = looks(results), results.label_counts
+    none = counts[0] / 2  # the place of 0 on a logarithmic axis
     for name in results.arm_names:
         style, arms = look[name], sorted((a for a in results.arms if a.name == name), key=lambda a: a.labels)
+        if not arms[0].labels:
+            arms = [arms[0].model_copy(update={"labels": n}) for n in (none, *counts)]
         points = [(a.labels, 100 * a.mean) for a in arms if a.mean is not None]
         axis.plot([n for n, _ in points], [score for _, score in points], **_line(style), label=brief(name))
         banded = [(a.labels, *a.interval) for a in arms if a.interval]
@@ -108,12 +111,15 @@ def labels_needed(results: Results) -> Picture:
             n, low, high = zip(*banded, strict=True)
             axis.fill_between(n, [100 * v for v in low], [100 * v for v in high], **_band(style, len(look)))
     axis.set_xscale("log")
-    axis.set_xticks(counts, [f"{n:,}" for n in counts])
+    ticks = {none: "0"} if results.at(0) else {}
+    ticks |= {n: f"{n:,}" for n in counts}
+    axis.set_xticks(list(ticks), list(ticks.values()))
     axis.set_xticks([], minor=True)
     axis.set(xlabel="labels, training and validation together", ylabel=f"test {results.score_name}, %")
     axis.grid(axis="y", color=INK, alpha=0.12, linewidth=0.6)
     _legend(figure, axis)
-    alt = f"Test {results.score_name} against the number of labels, from {counts[0]:,} to {counts[-1]:,}: " + "; ".join(
+    first = 0 if results.at(0) else counts[0]
+    alt = f"Test {results.score_name} against the number of labels, from {first:,} to {counts[-1]:,}: " + "; ".join(
         f"{a.name} ends at {100 * a.mean:.1f} %" for a in results.at(results.all_labels) if a.mean is not None
     )
     return Picture("labels", alt + ".", figure)

@@ -24,7 +24,7 @@ from headstart.runs.run import Run
 from headstart.schema import parse, read_toml
 from headstart.shapes import PRESETS
 from headstart.study.overlap import overlapping
-from headstart.study.plan import BaseRun, StudyConfig, arms_of, leading_score
+from headstart.study.plan import COMPUTED, WITHOUT_LABELS, BaseRun, StudyConfig, arms_of, leading_score
 from headstart.study.results import (
     ArmResult,
     Calibration,
@@ -90,7 +90,8 @@ class _Study:
         self.arms = arms_of(cfg, [BaseRun(name, Path(b["path"]), b["shape"]) for name, b in self.bases.items()])
         self.missing = missing_cells(out, cfg, self.arms, state)
         rates = state.get("rates", {})
-        self.taken = [t for n in cfg.labels for arm in self.arms if (t := take(out, cfg, arm, n, data, rates))]
+        counts = (None, *cfg.labels)
+        self.taken = [t for n in counts for arm in self.arms if (t := take(out, cfg, arm, n, data, rates))]
         if not self.taken:
             raise ModelError(f"{out}: no cell of this study is finished. {go_on(out)}", "RUN_UNFINISHED")
         self.score = leading_score(data)
@@ -98,9 +99,12 @@ class _Study:
         self.last = cfg.labels[-1]
 
     def results(self) -> Results:
-        data, last = self.data, [t for t in self.taken if t.labels == self.last]
+        data, last = self.data, self._at(self.last)
         whole = self.state["data"]["hygiene"]["overlapping_rows"]["test"]
-        overlap = {n: overlapping(data, whole, n, range(self.cfg.seeds)) for n in self.cfg.labels}
+        overlap: dict[int | None, list[int]] = {None: []}  # what uses no labels has learned from no rows
+        overlap |= {
+            n: overlapping(data, whole, n, range(self.cfg.seeds), self.cfg.data.balanced) for n in self.cfg.labels
+        }
         name, facts = Path(self.cfg.data.train).name, self.state["data"]
         return Results(
             title=f"Does pretraining help on {name}?",
@@ -118,10 +122,10 @@ class _Study:
             arms=[self._row(t, overlap[t.labels]) for t in self.taken],
             differences=self._differences(),
             labels_needed=self._labels_needed(),
-            curves={t.arm.name: self._curves(t) for t in last if t.arm.base},
+            curves={t.arm.name: self._curves(t) for t in last if t.arm.base and t.arm.kind not in COMPUTED},
             mistakes={t.arm.name: self._mistakes(t) for t in last if t.arm.kind != "majority"},
             disagreements=self._disagreements([t for t in last if t.arm.kind != "majority"]),
-            receipts=[_receipt(t) for t in last if t.arm.base],
+            receipts=[_receipt(t) for t in last if t.arm.base and t.arm.kind not in COMPUTED],
             pretraining=[p for base, b in self.bases.items() if (p := _pretraining(base, Path(b["path"])))],
             failures=[Failure(**failure) for failure in self.state.get("failures", [])],
             missing_cells=self.missing,
@@ -129,6 +133,14 @@ class _Study:
             cost=self._cost(),
             repeat=self._repeat(),
         )
+
+    def _at(self, labels: int) -> list[Taken]:
+        """The arms at one label count; those that use no labels are the same at each."""
+        return [t for t in self.taken if t.labels in (labels, None)]
+
+    def _count(self, t: Taken) -> int:
+        """The number of labels that an arm used."""
+        return 0 if t.labels is None else t.labels or self.every
 
     def scores(self, taken: Taken, rows: NDArray[np.int64] | None = None) -> Scores:
         """(S, N) of the leading score."""
@@ -155,7 +167,7 @@ class _Study:
             name=t.arm.name,
             kind=t.arm.kind,
             base=str(t.arm.base.path) if t.arm.base else None,
-            labels=t.labels or self.every,
+            labels=self._count(t),
             **dict(_summary(found, scores)),
             over=found.over,
             seeds=len(t.seeds),
@@ -174,7 +186,7 @@ class _Study:
         """Each arm against scratch and against TF-IDF, and arms of one kind against each other; Holm at all labels."""
         found: list[Difference] = []
         for labels in reversed(self.cfg.labels):
-            pairs = self._pairs([t for t in self.taken if t.labels == labels])
+            pairs = self._pairs(self._at(labels))
             estimates = [self._difference(a, b) for a, b in pairs]
             adjusted = labels == self.last
             for (a, b), e in zip(pairs, holm(estimates) if adjusted else estimates, strict=True):
@@ -214,18 +226,19 @@ class _Study:
         return difference(x, y, heaviest=self.heaviest)
 
     def _labels_needed(self) -> list[LabelsNeeded]:
-        """With how many labels each arm does as well as scratch and TF-IDF with all of them."""
+        """With how many labels each arm does as well as scratch and TF-IDF with all of them, and as zero-shot with none."""
         if len(self.cfg.labels) == 1:
             return []
         found = []
-        for reference in (t for t in self.taken if t.labels == self.last and t.arm.kind in ("scratch", "tfidf")):
+        for reference in (t for t in self._at(self.last) if t.arm.kind in ("scratch", "tfidf", *WITHOUT_LABELS)):
             for arm in self.arms:
                 curve = [t for t in self.taken if t.arm == arm]
                 if arm == reference.arm or arm.kind in ("majority", "scratch") or len(curve) < 2:
                     continue
-                if arm.base and reference.arm.base and arm.base.shape != reference.arm.base.shape:
+                other_shape = arm.base and reference.arm.base and arm.base.shape != reference.arm.base.shape
+                if other_shape and reference.arm.kind == "scratch":
                     continue
-                counts = [t.labels or self.every for t in curve]
+                counts = [self._count(t) for t in curve]
                 needed = labels_needed(counts, [self._difference(t, reference) for t in curve])
                 found.append(
                     LabelsNeeded(
@@ -235,7 +248,9 @@ class _Study:
                         labels=needed.labels,
                         interval=(needed.low, needed.high),
                         at_most=needed.at_most,
-                        saved=(self.last or self.every) - needed.labels if needed.labels else None,
+                        saved=self._count(reference) - needed.labels
+                        if needed.labels and reference.labels is not None
+                        else None,
                     )
                 )
         return found
@@ -254,7 +269,7 @@ class _Study:
             found["train_loss"].append(_between(trained, steps))
         per_epoch = max(1, steps[1] - steps[0]) if len(steps) > 1 else 1
         return Curves.model_validate(
-            {"labels": t.labels or self.every, "step": steps, "epoch": [s / per_epoch for s in steps], **found}
+            {"labels": self._count(t), "step": steps, "epoch": [s / per_epoch for s in steps], **found}
         )
 
     def _mistakes(self, t: Taken) -> list[Mistake]:

@@ -15,14 +15,26 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from headstart.config import ClassScore, FinetuneConfig, Objective, PretrainConfig
+from headstart.config import PROMPTED_STEPS, ClassScore, FinetuneConfig, Objective, PretrainConfig
 from headstart.data import LabelledConfig
 from headstart.errors import ConfigError
+from headstart.prompts import AUTO, must_be_template
 from headstart.schema import Frozen, merge, parse
 from headstart.text.split import SELECTED_FROM, Labelled
 
 BASELINES = ("majority", "tfidf")  # arms without a transformer, in baselines.py
-ARM = r"majority|tfidf|scratch|frozen|full|lora|last:[1-9]\d*"
+COMPUTED = ("zero-shot",)  # arms with a base that is not trained: functions in a module of their own
+WITHOUT_LABELS = ("zero-shot",)  # one cell for all label counts
+SCOPES = {  # what a trained arm trains, where it is not called the same
+    "scratch": "full",
+    "frozen": "head",
+    "prompt": "full",
+    "prompt:frozen": "head",
+    "prompt:lora": "lora",
+}
+PROMPTED_ARMS = ("prompt", "prompt:frozen", "prompt:lora")
+ARMS = (*BASELINES, "scratch", "frozen", "last:K", "lora", "full", "zero-shot", *PROMPTED_ARMS)
+ARM = "|".join(ARMS).replace("last:K", r"last:[1-9]\d*")
 # Tried on the validation rows; the middle one is used where there are too few to choose on. The head of a frozen base
 # starts from a linear probe, its optimum but for the regularization; an external model was pretrained for long.
 RATES = {"frozen": (1e-4, 3e-4, 1e-3), "other": (3e-4, 1e-3, 3e-3)}
@@ -30,8 +42,15 @@ RATES_ELSEWHERE = {
     "frozen": RATES["frozen"],
     "lora": (1e-4, 3e-4, 1e-3),
     "scratch": (5e-5, 1e-4, 3e-4),
+    "prompt": (5e-6, 1e-5, 3e-5),
+    "prompt:frozen": RATES["frozen"],
+    "prompt:lora": (1e-4, 3e-4, 1e-3),
     "other": (2e-5, 5e-5, 1e-4),
 }
+PROMPTED: dict[str, Any] = {
+    "epochs": 5,
+    "train": {"batch_size": 8},
+}  # a head that starts from label words has little to learn
 CHECKPOINT_EVERY = 2000  # steps: most cells are done sooner, and a killed one is run again
 IMBALANCED = 2.0  # times as many rows of the majority class as of the rarest: macro-F1 leads
 TRIAL_SEED = 1000  # of the runs that only choose a rate: no seed that is compared later
@@ -45,6 +64,10 @@ class StudyConfig(Frozen):
     arms: tuple[str, ...] = ("majority", "tfidf", "scratch", "frozen", "full")  # or last:K, lora
     seeds: int = Field(5, ge=1)
     labels: tuple[int, ...] = (0,)  # training rows, validation rows included; 0 = all
+    prompts: tuple[
+        str, ...
+    ] = ()  # templates with {text}; zero-shot averages them, prompt tunes the first; empty: by the labels
+    label_words: dict[str, str] = Field(default_factory=dict)  # of the prompts, by label
     rates: tuple[float, ...] = ()  # learning rates tried on the validation rows; empty: three that suit the arm
     least_steps: int = Field(300, ge=1)  # at least, however few the labels
     strict_leakage: bool = False  # reject test rows that are also training rows
@@ -61,9 +84,7 @@ class StudyConfig(Frozen):
     def arms_are_known(cls, arms: tuple[str, ...]) -> tuple[str, ...]:
         strange = [arm for arm in arms if not re.fullmatch(ARM, arm)]
         if strange or not arms:
-            raise ValueError(
-                f"unknown arm '{', '.join(strange)}'; an arm is majority, tfidf, scratch, frozen, last:K, lora or full"
-            )
+            raise ValueError(f"unknown arm '{', '.join(strange)}'; an arm is {', '.join(ARMS[:-1])} or {ARMS[-1]}")
         return tuple(dict.fromkeys(arms))
 
     @field_validator("labels")
@@ -87,9 +108,16 @@ class StudyConfig(Frozen):
             raise ValueError(f"the arms {', '.join(self.trained)} need a base: --base RUN, or --corpus to pretrain one")
         return self
 
+    @field_validator("prompts")
+    @classmethod
+    def prompts_are_templates(cls, prompts: tuple[str, ...]) -> tuple[str, ...]:
+        for prompt in prompts:
+            must_be_template(prompt)
+        return prompts
+
     @property
     def trained(self) -> list[str]:
-        """The arms that have a transformer to train."""
+        """The arms that have a transformer, trained or as it is."""
         return [arm for arm in self.arms if arm not in BASELINES]
 
     def pretraining(self, objective: Objective) -> PretrainConfig:
@@ -116,7 +144,7 @@ class BaseRun:
 @dataclass(frozen=True)
 class Arm:
     name: str
-    kind: str  # majority, tfidf, scratch, frozen, last:K, lora, full
+    kind: str  # one of ARMS
     base: BaseRun | None = None
 
     @property
@@ -130,15 +158,15 @@ class Arm:
 @dataclass(frozen=True)
 class Cell:
     arm: Arm
-    labels: int  # 0 = all
+    labels: int | None  # 0 = all; None: of an arm that uses none
     seed: int
-    rate: float | None = None  # None for a baseline
+    rate: float | None = None  # None where nothing is trained
     trial: bool = False  # only to choose a rate: never shown the test rows
 
     @property
     def name(self) -> str:
         base = [self.arm.base.name] if self.arm.base else []
-        words = [_plain("-".join([self.arm.kind, *base])), str(self.labels or "all")]
+        words = [_plain("-".join([self.arm.kind, *base])), "none" if self.labels is None else str(self.labels or "all")]
         return "~".join([*words, f"rate-{self.rate:g}" if self.trial else str(self.seed)])
 
 
@@ -190,16 +218,18 @@ def trials(cfg: StudyConfig, arms: list[Arm], every: int) -> list[Cell]:
         for labels in cfg.labels
         if (labels or every) >= SELECTED_FROM
         for arm in arms
-        if arm.base is not None and len(cfg.rates or arm.rates) > 1
+        if arm.base is not None and arm.kind not in COMPUTED and len(cfg.rates or arm.rates) > 1
         for rate in cfg.rates or arm.rates
     ]
 
 
 def cells(cfg: StudyConfig, arms: list[Arm], rates: Mapping[tuple[str, int], float]) -> list[Cell]:
     """The runs that are compared; `rates` are those that were chosen, by arm and labels."""
-    found = []
+    found = [Cell(arm, None, 0) for arm in arms if arm.kind in WITHOUT_LABELS]
     for labels in cfg.labels:
         for arm in arms:
+            if arm.kind in WITHOUT_LABELS:
+                continue
             tried = cfg.rates or arm.rates
             usual = tried[len(tried) // 2] if arm.base else None
             # With all the labels a baseline has nothing random about it.
@@ -212,19 +242,26 @@ def finetuning(cfg: StudyConfig, cell: Cell, features: Path, score: ClassScore) 
     """The settings of the run behind a cell; `score` keeps its best weights."""
     arm = cell.arm
     assert arm.base is not None, "a baseline is not fine-tuned"
-    return cfg.finetuning(
+    prompted: dict[str, Any] = {}
+    if arm.kind in PROMPTED_ARMS:
+        template = cfg.prompts[0] if cfg.prompts else AUTO
+        own = merge({"least_steps": PROMPTED_STEPS, **PROMPTED}, cfg.finetune)
+        prompted = {**own, "prompt": template, "label_words": cfg.label_words, "pool": None}
+    settings = merge(
+        prompted,
         {
             "base": str(arm.base.path),
             "init": "scratch" if arm.kind == "scratch" else "pretrained",
-            "scope": {"scratch": "full", "frozen": "head"}.get(arm.kind, arm.kind),
+            "scope": SCOPES.get(arm.kind, arm.kind),
             "features": None if arm.kind == "scratch" else str(features),
             "check": False,
             "score": None if score == "accuracy" else score,
             "predictions": "none" if cell.trial else "labels",  # the texts stand in the data, once for all cells
             "data": {"labels": cell.labels, "draw": cell.seed},
             "train": {"seed": cell.seed, "lr": cell.rate},
-        }
+        },
     )
+    return cfg.finetuning(settings)
 
 
 def leading_score(data: Labelled) -> ClassScore:

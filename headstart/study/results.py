@@ -110,7 +110,7 @@ class ArmResult(Summary):
     name: str
     kind: str = ""
     base: str | None = None
-    labels: int
+    labels: int  # 0: it uses none
     over: str = ""  # "seeds and rows" or "rows only"
     seeds: int = 1
     scores: list[float] = []  # of each seed
@@ -324,7 +324,8 @@ class Results(Found):
 
     @property
     def label_counts(self) -> list[int]:
-        return sorted({arm.labels for arm in self.arms})
+        """Those at which arms were trained; 0 where none was."""
+        return sorted({arm.labels for arm in self.arms if arm.labels}) or [0]
 
     @property
     def all_labels(self) -> int:
@@ -363,4 +364,5 @@ class Results(Found):
         return names.get(path, path.rstrip("/").rpartition("/")[2])
 
     def at(self, labels: int) -> list[ArmResult]:
-        return [arm for arm in self.arms if arm.labels == labels]
+        """The arms at one label count; those that use no labels are the same at each."""
+        return [arm for arm in self.arms if arm.labels in (labels, 0)]

@@ -54,7 +54,7 @@ class Taken:
     """What an arm said of the test rows at one label count. S seeds, N rows, C classes."""
 
     arm: Arm
-    labels: int
+    labels: int | None  # 0: all; None: the arm uses none
     seeds: list[int]
     said: NDArray[np.int64]  # (S, N)
     probabilities: NDArray[np.float64]  # (S, N, C)
@@ -65,11 +65,11 @@ class Taken:
     @property
     def random(self) -> bool:
         """Whether another seed would have said something else."""
-        return self.arm.kind not in BASELINES or self.labels > 0
+        return self.labels is not None and (self.arm.kind not in BASELINES or self.labels > 0)
 
 
 def take(
-    out: Path, cfg: StudyConfig, arm: Arm, labels: int, data: Labelled, rates: Mapping[str, float]
+    out: Path, cfg: StudyConfig, arm: Arm, labels: int | None, data: Labelled, rates: Mapping[str, float]
 ) -> Taken | None:
     """The finished cells of an arm at one label count; None while there are none."""
     wanted = [c for c in cells(cfg, [arm], {}) if c.labels == labels]

@@ -14,8 +14,8 @@ from headstart.study.results import ArmResult, Difference, Needed, Results
 
 MOST_WORDS = 120
 MOST_SEEDS, MOST_TIMES_THE_ROWS = 100, 100  # more than these is no advice
-KINDS = ("full", "last", "lora", "frozen", "scratch", "tfidf", "majority")  # which arm of two is spoken of
-PRETRAINED = KINDS[:4]
+PRETRAINED = ("prompt", "full", "last", "lora", "frozen", "zero-shot")
+KINDS = (*PRETRAINED, "scratch", "tfidf", "majority")  # which arm of two is spoken of
 WORDS = {"tfidf": "TF-IDF with logistic regression", "majority": "always predicting the majority class"}
 SHORT = {"tfidf": "TF-IDF", "majority": "the majority class"}
 
@@ -124,8 +124,10 @@ class _Study:
         yield from self._beside_linear(lead)
         yield from self._bases(lead)
         yield from self._others(lead)
+        yield from self._prompt_is_worth()
         yield from self._with_fewer(lead, sorted(smaller, key=lambda gap: gap.labels))
         yield from self._labels_needed(lead)
+        yield from self._next()
         yield from self._floor()
         yield from self._without_overlap(lead)
         yield 0, self._brackets(lead, bool(smaller))
@@ -196,6 +198,41 @@ class _Study:
             about = f"{row.labels:,} or fewer" if row.at_most else f"about {row.labels:,}"
             needs = f"{self._name(lead.a)} needs {about} ({low:,} to {high:,})"
             yield 2, f"For what {self._name(lead.b)} reaches with {self.most}, {needs}"
+
+    def _prompt_is_worth(self) -> Iterator[tuple[int, str]]:
+        """How many labels the arm that learns fastest, without the prompt, needs for the score of the prompt alone."""
+        for zero in self.results.at(0):
+            rows = [r for r in self.results.labels_needed if r.reference == zero.name and not self._prompted(r.arm)]
+            score = f"The prompt alone ({zero.name}, {_mean(zero):.3f} with no labels)"
+            reached = [row for row in rows if row.labels is not None]
+            if not reached:
+                if rows:
+                    yield 1, f"{score} is worth more than {self.most}: no arm without a prompt reaches it"
+                continue
+            best = min(reached, key=lambda row: row.labels or 0)
+            low, high = best.interval
+            about = f"at most {best.labels:,}" if best.at_most else f"about {best.labels:,}"
+            between = f" ({low:,} to {high:,})" if low is not None and high is not None else ""
+            between = between or (f" ({low:,} or more)" if low is not None else "")
+            yield 1, f"{score} is worth {about} labels here{between}: so many does {self._name(best.arm)} need for it"
+
+    def _next(self) -> Iterator[tuple[int, str]]:
+        """What to do with the labels that there are, where a prompt was among the arms."""
+        if not any(self._prompted(name) for name in self.arms):
+            return
+        best = max(self.arms.values(), key=_mean)
+        if not best.labels:
+            yield 2, f"Next: use {best.name}; the mean of no arm that was trained on these labels is higher"
+            return
+        curve = sorted((arm.labels, _mean(arm)) for arm in self.results.arms if arm.name == best.name)
+        said = f"Next: use {best.name}, which has the highest mean"
+        if len(curve) > 1:
+            (fewer, before), (_, now) = curve[-2:]
+            said += f"; with {fewer:,} labels it had {signed(100 * (before - now))} points"
+        yield 2, said
+
+    def _prompted(self, name: str) -> bool:
+        return self.kinds[name] in ("prompt", "zero-shot")
 
     def _floor(self) -> Iterator[tuple[int, str]]:
         floors = [_mean(arm) for arm in self.arms.values() if arm.kind == "majority"]

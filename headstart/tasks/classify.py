@@ -16,8 +16,10 @@ from torch import Tensor
 from headstart.config import ClassScore, Long
 from headstart.models.base import Base
 from headstart.models.heads import Model, Pooling
+from headstart.prompts import Prompt
 from headstart.tasks.metrics import ClassScores, class_scores
 from headstart.text.batch import Batch, Batches, Numbers, Rng, RowBatches, blocks, by_length, in_order, pad
+from headstart.text.prompted import prompt_tokens, prompted_rows
 from headstart.text.read import Example
 from headstart.text.tokenizer import Tokenizer, TokenRows, rows_to_read
 
@@ -109,10 +111,16 @@ class ClassifyText:
     """
 
     def __init__(
-        self, rows: Sequence[Example], labels: Sequence[str], tokenizer: Tokenizer, base: Base, long: Long = "truncate"
+        self,
+        rows: Sequence[Example],
+        labels: Sequence[str],
+        tokenizer: Tokenizer,
+        base: Base,
+        long: Long = "truncate",
+        prompt: Prompt | None = None,
     ) -> None:
         self.pad, self.texts = tokenizer.pad, [e.text for e in rows]
-        self.rows, self.owner, self.cut = rows_of(self.texts, tokenizer, base, long)
+        self.rows, self.owner, self.cut = rows_of(self.texts, tokenizer, base, long, prompt)
         self.windowed = len(self.rows) > len(rows)
         self.lengths = np.bincount(self.owner, self.rows.lengths, len(rows)).astype(np.int64)  # tokens of each text
         self.targets = [labels.index(e.label) for e in rows]
@@ -153,20 +161,17 @@ class ClassifyText:
         return Batch(ids, mask, target)
 
 
-def class_rows(texts: Sequence[str], tokenizer: Tokenizer, base: Base) -> tuple[TokenRows, int]:
-    """Texts as a classifier reads them, and how many had to be cut."""
-    return rows_to_read(texts, tokenizer, base.causal, base.max_len)
-
-
 def rows_of(
-    texts: Sequence[str], tokenizer: Tokenizer, base: Base, long: Long
+    texts: Sequence[str], tokenizer: Tokenizer, base: Base, long: Long, prompt: Prompt | None = None
 ) -> tuple[TokenRows, NDArray[np.int64], int]:
     """Texts as a classifier reads them: rows, the text that each is part of, and how many texts had to be cut.
 
     With `long` = window none is: a text longer than the context becomes several rows that overlap by a quarter.
     """
+    if prompt:
+        return prompted_rows(texts, tokenizer, prompt_tokens(prompt, tokenizer, base.causal), base.max_len, long)
     if long == "truncate":
-        rows, cut = class_rows(texts, tokenizer, base)
+        rows, cut = rows_to_read(texts, tokenizer, base.causal, base.max_len)
         return rows, np.arange(len(texts)), cut
     whole, after = tokenizer.encode(texts, boundaries=False), [] if base.causal else [tokenizer.end]
     size = base.max_len - 1 - len(after)
@@ -210,10 +215,15 @@ def pooled_by(
 
 @torch.inference_mode()
 def probabilities(
-    model: Model, texts: Sequence[str], tokenizer: Tokenizer, long: Long = "truncate", device: str = "cpu"
+    model: Model,
+    texts: Sequence[str],
+    tokenizer: Tokenizer,
+    long: Long = "truncate",
+    prompt: Prompt | None = None,
+    device: str = "cpu",
 ) -> list[list[float]]:
     """The class probabilities of each text."""
-    rows, owner, _ = rows_of(texts, tokenizer, model.base, long)
+    rows, owner, _ = rows_of(texts, tokenizer, model.base, long, prompt)
     return model.head.logits(vectors_of(model, rows, owner, len(texts), tokenizer.pad, device)).softmax(-1).tolist()
 
 

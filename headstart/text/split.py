@@ -156,10 +156,11 @@ def split_labelled(cfg: LabelledConfig) -> Labelled:
     return Labelled(train, valid, test, labels, reading)
 
 
-def draw(data: Labelled, labels: int, seed: int) -> Labelled:
+def draw(data: Labelled, labels: int, seed: int, balanced: bool = False) -> Labelled:
     """`data` with only `labels` of its training and validation rows, four training rows per validation row.
 
-    Classes keep their shares. With the same seed, what is drawn of more labels contains what is drawn of fewer.
+    Classes keep their shares, or have equally many rows if `balanced`, as far as there are rows. With the same seed, what is
+    drawn of more labels contains what is drawn of fewer.
     """
     pool = [*data.train, *data.valid]
     if labels > len(pool):
@@ -169,7 +170,9 @@ def draw(data: Labelled, labels: int, seed: int) -> Labelled:
         classes[example.label].append(example)
     # Every class is spread evenly over (0, 1), so that any beginning of the whole has the shares of the whole.
     ranked = sorted(
-        ((i + 0.5) / len(rows), label, i, example) for label, rows in classes.items() for i, example in enumerate(rows)
+        (i if balanced else (i + 0.5) / len(rows), label, i, example)
+        for label, rows in classes.items()
+        for i, example in enumerate(rows)
     )[:labels]
     held_out = labels >= SELECTED_FROM
     train = [example for _, _, i, example in ranked if not held_out or i % 5 != 4]

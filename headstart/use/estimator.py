@@ -105,9 +105,12 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         class_weights: bool = False,
         seed: int = 0,
         settings: dict[str, Any] | None = None,
+        prompt: str | None = None,  # a template with {text}, or auto
+        label_words: dict[str, str] | None = None,
     ) -> None:
         self.base, self.train, self.epochs, self.lr, self.batch_size = base, train, epochs, lr, batch_size
         self.pool, self.class_weights, self.seed, self.settings = pool, class_weights, seed, settings
+        self.prompt, self.label_words = prompt, label_words
 
     def __sklearn_clone__(self) -> TextClassifier:
         """A copy that is not fitted, on the same base: what that has learned is a parameter of this."""
@@ -129,6 +132,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "scope": self.train,
             "epochs": self.epochs,
             "pool": self.pool,
+            "prompt": self.prompt,
+            "label_words": {str(label): word for label, word in (self.label_words or {}).items()},
             "class_weights": self.class_weights,
             "check": False,
             "predictions": "none",

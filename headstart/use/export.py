@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
 import torch
 from safetensors.torch import save
+from tokenizers import normalizers
+from tokenizers.normalizers import Prepend, Strip
 from tokenizers.processors import TemplateProcessing
 from torch import Tensor
 
@@ -30,6 +32,7 @@ from headstart.runs.run import Run
 from headstart.shapes import HuggingFaceConfig
 from headstart.strict_json import to_json
 from headstart.text.batch import pad
+from headstart.text.prompted import prompt_tokens
 from headstart.text.tokenizer import Tokenizer
 from headstart.use.language import refuse_distilled
 
@@ -84,6 +87,10 @@ def _theirs(saved: Saved, name: str) -> tuple[dict[str, Any], Tensors]:
     tensors = to_disk(weights(saved.model), cfg)
     if spec.kind == "classify":
         head = "ForSequenceClassification"
+        if spec.prompt and not causal:
+            raise ModelError(
+                f"{name} reads the mask token of a prompt, which no {classes}{head} does. Use export --to onnx."
+            )
         if spec.pool != ("last" if causal else "cls"):
             raise ModelError(
                 f"{name} reads its texts by the pooling '{spec.pool}', which no {classes}{head} does. Fine-tune with "
@@ -116,6 +123,10 @@ def _class_tensors(tensors: Mapping[str, Tensor], model_type: str, saved: Saved,
             norm = "transformer.ln_f.bias"
             return {**rest, norm: rest[norm] + _carried(weight, bias, name), "score.weight": weight}
         case _ if saved.config.causal:
+            if bool(bias.any()):
+                raise ModelError(
+                    f"{name}: its head has a bias, which {kind.classes}ForSequenceClassification has not. Use export --to onnx."
+                )
             return {**rest, "score.weight": weight}
         case "bert":
             pooler = {"bert.pooler.dense.weight": same, "bert.pooler.dense.bias": torch.zeros(width)}
@@ -148,9 +159,18 @@ def _write_tokenizer(folder: Path, saved: Saved) -> None:
     tokenizer = Tokenizer.from_json(own.to_json())
     start, end = (str(own.backend.id_to_token(i)) for i in (own.start, own.end))
     after = [] if saved.config.causal else [end]
-    tokenizer.backend.post_processor = TemplateProcessing(
-        single=[start, "$A", *after], special_tokens=[(start, own.start), (end, own.end)]
-    )
+    before = [start]
+    roles_in_it: list[Any] = [(start, own.start), (end, own.end)]
+    if saved.head.prompt:  # its tokens stand around every text, which is cut to what they leave
+        prompt = prompt_tokens(saved.head.prompt, own, saved.config.causal)
+        normalize = tokenizer.backend.normalizer
+        strip = [Strip(), *([Prepend(prompt.space)] if prompt.space else []), *([normalize] if normalize else [])]
+        tokenizer.backend.normalizer = normalizers.Sequence(strip)
+        before, after = (
+            [part] if ids else [] for part, ids in (("<prompt>", prompt.before), ("</prompt>", prompt.after))
+        )
+        roles_in_it = [_several(own, "<prompt>", prompt.before), _several(own, "</prompt>", prompt.after)]
+    tokenizer.backend.post_processor = TemplateProcessing(single=[*before, "$A", *after], special_tokens=roles_in_it)
     if saved.head.kind == "classify":
         tokenizer.backend.enable_truncation(saved.config.context)
     write_file(folder / "tokenizer.json", tokenizer.to_json().encode())
@@ -168,6 +188,11 @@ def _write_tokenizer(folder: Path, saved: Saved) -> None:
             **{role: own.backend.id_to_token(i) for role, i in roles.items() if i is not None},
         },
     )
+
+
+def _several(tokenizer: Tokenizer, name: str, ids: Sequence[int]) -> dict[str, Any]:
+    """Tokens that stand around a text, as a template of the library has them."""
+    return {"id": name, "ids": list(ids), "tokens": [tokenizer.backend.id_to_token(i) for i in ids]}
 
 
 @torch.inference_mode()

@@ -31,7 +31,8 @@ from headstart.show.attribution import ClassAttribution
 from headstart.show.labels import LabelProbabilities
 from headstart.show.probabilities import Belief, Place, TokenProbabilities
 from headstart.show.view import Inspection, View
-from headstart.tasks.classify import class_rows
+from headstart.tasks.classify import rows_of
+from headstart.text.prompted import prompt_tokens
 from headstart.text.read import Example
 from headstart.text.tokenizer import Tokenizer, truncated
 from headstart.use.attribution import attribute, class_evidence
@@ -50,7 +51,7 @@ class Inspector:
     def __init__(self, saved: Saved, name: str = "", boundaries: bool = True) -> None:
         self.model, self.tokenizer = saved.model.eval(), saved.tokenizer
         self.kind, self.labels, self.long = saved.head.kind, saved.head.labels, saved.head.long
-        self.name, self.boundaries = name, boundaries
+        self.name, self.boundaries, self.prompt = name, boundaries, saved.head.prompt
 
     @classmethod
     def load(cls, path: str | Path) -> Inspector:
@@ -126,7 +127,7 @@ class Inspector:
         if "probes" in views:
             head, base = self.model.head, self.model.base
             pool = head.pool if self.kind == "classify" else POOLS["last" if base.causal else "mean"]
-            read, _ = class_rows([e.text for e in probed], self.tokenizer, base)
+            read, _, _ = rows_of([e.text for e in probed], self.tokenizer, base, "truncate", self.prompt)
             features = layer_features(self.model, read, self.tokenizer.pad, pool)
             with watch.bar(f"probes of {len(features)} layers on {counted(len(probed), 'row')}", len(features)):
                 found.append(probe_layers(features, [e.label for e in probed], watch=watch))
@@ -169,6 +170,12 @@ class Inspector:
     def _read(self, text: str) -> tuple[list[int], int]:
         """The ids that the model reads, and how many tokens do not fit into its context."""
         causal, limit = self.model.base.causal, self.model.base.max_len
+        if self.prompt:
+            read, _, _ = rows_of([text], self.tokenizer, self.model.base, "truncate", self.prompt)
+            whole = prompt_tokens(self.prompt, self.tokenizer, causal).size + len(
+                self.tokenizer.encode([text], False)[0]
+            )
+            return read[0].tolist(), max(0, whole - limit)
         rows = self.tokenizer.encode([text], self.kind == "classify" or self.boundaries, end=not causal)
         cut, _ = truncated(rows, limit, None if causal else self.tokenizer.end)
         if not len(cut[0]):

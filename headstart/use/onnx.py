@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from headstart.errors import ModelError, UserError, first_line
 from headstart.runs.manifest import verifying
 from headstart.text.files import check_file
+from headstart.text.prompted import PromptTokens, prompted_rows
 from headstart.text.protobuf import Bytes, fields
 from headstart.text.tokenizer import Tokenizer, rows_to_read
 from headstart.use.labels import LabelledText, labelled
@@ -46,6 +47,7 @@ class OnnxFacts(TypedDict):
     labels: list[str]
     causal: bool
     context: int  # tokens
+    prompt: PromptTokens | None  # that every text is put into
 
 
 class OnnxClassifier:
@@ -86,7 +88,10 @@ class OnnxClassifier:
             raise TypeError("texts is a list of texts; for one text give [text]")
         if not texts:
             return []
-        rows, _ = rows_to_read(texts, self.tokenizer, self.facts["causal"], self.facts["context"])
+        if self.facts["prompt"]:
+            rows, _, _ = prompted_rows(texts, self.tokenizer, self.facts["prompt"], self.facts["context"], "truncate")
+        else:
+            rows, _ = rows_to_read(texts, self.tokenizer, self.facts["causal"], self.facts["context"])
         order = np.argsort(rows.lengths, kind="stable")
         found = np.empty((len(texts), len(self.labels)))
         for i in range(0, len(order), AT_ONCE):
@@ -173,4 +178,17 @@ def _checked(facts: Any, session: Any) -> OnnxFacts:
     last = outputs["logits"][-1] if outputs["logits"] else None
     if labels and isinstance(last, int) and last != len(labels):
         raise ModelError(f"It has {len(labels)} labels, and gives {last} numbers. Export it again.")
-    return {"labels": labels, "causal": causal, "context": context}
+    prompt = facts.get("prompt")
+    if prompt is not None and not _is_prompt(prompt):
+        raise damaged
+    found = PromptTokens(tuple(prompt["before"]), prompt["space"], tuple(prompt["after"]), 0) if prompt else None
+    return {"labels": labels, "causal": causal, "context": context, "prompt": found}
+
+
+def _is_prompt(prompt: Any) -> bool:
+    return (
+        isinstance(prompt, dict)
+        and prompt.get("space") in ("", " ")
+        and all(isinstance(ids := prompt.get(key), list) and len(ids) <= LONGEST_CONTEXT for key in ("before", "after"))
+        and all(type(i) is int and 0 <= i < 2**31 for key in ("before", "after") for i in prompt[key])
+    )

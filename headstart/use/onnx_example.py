@@ -21,10 +21,12 @@ def main(file: str, texts: list[str]) -> None:
     tokenizer.no_truncation()
     tokenizer.encode_special_tokens = True  # "<mask>" in a text is text
 
-    # A text is start, tokens, end, cut to what the model reads; a causal model has no end token.
-    after = [] if facts["causal"] else [facts["end"]]
-    most = facts["context"] - 1 - len(after)
-    rows = [[facts["start"], *tokenizer.encode(text, add_special_tokens=False).ids[:most], *after] for text in texts]
+    # A text is start, tokens, end, cut to what the model reads; a causal model has no end token. Or it stands in a prompt.
+    before, inside, after = [facts["start"]], texts, [] if facts["causal"] else [facts["end"]]
+    if prompt := facts.get("prompt"):
+        before, inside, after = prompt["before"], [prompt["space"] + text.strip() for text in texts], prompt["after"]
+    most = facts["context"] - len(before) - len(after)
+    rows = [[*before, *tokenizer.encode(text, add_special_tokens=False).ids[:most], *after] for text in inside]
     longest = max(map(len, rows))
     ids = np.array([row + [facts["pad"]] * (longest - len(row)) for row in rows], np.int64)
     mask = np.array([[i < len(row) for i in range(longest)] for row in rows])

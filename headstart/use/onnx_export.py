@@ -16,11 +16,13 @@ import numpy as np
 import torch
 
 from headstart.errors import ModelError, UserError
+from headstart.prompts import Prompt
 from headstart.runs.disk import write_file
 from headstart.runs.model_dir import Saved, read_model
 from headstart.runs.run import Run
 from headstart.tasks.metrics import ClassScores, class_scores
 from headstart.text.batch import pad
+from headstart.text.prompted import prompt_tokens
 from headstart.text.read import Example, read_labelled
 from headstart.text.tokenizer import Tokenizer
 from headstart.use.export import refuse_windows
@@ -130,16 +132,25 @@ def write_onnx(file: Path, saved: Saved) -> None:
         )  # fmt: skip
     made = onnx.load(file)
     del made.graph.value_info[:]  # shapes in the middle, which the quantizer finds to contradict its own
-    put_metadata(made, saved.tokenizer, saved.head.labels, saved.config.causal, saved.config.context)
+    put_metadata(made, saved.tokenizer, saved.head.labels, saved.config.causal, saved.config.context, saved.head.prompt)
     onnx.save(made, file)
 
 
-def put_metadata(model: Any, tokenizer: Tokenizer, labels: Sequence[str], causal: bool, context: int) -> None:
+def put_metadata(
+    model: Any,
+    tokenizer: Tokenizer,
+    labels: Sequence[str],
+    causal: bool,
+    context: int,
+    prompt: Prompt | None = None,
+) -> None:
     """All that its use needs to know beside the model."""
     import onnx
 
-    facts = {"labels": list(labels), "causal": causal, "context": context}
+    facts: dict[str, Any] = {"labels": list(labels), "causal": causal, "context": context}
     facts |= {role: getattr(tokenizer, role) for role in ("start", "end", "pad")}  # for whoever has no Headstart
+    if prompt:
+        facts["prompt"] = vars(prompt_tokens(prompt, tokenizer, causal))
     onnx.helper.set_model_props(model, {"headstart": json.dumps(facts), "tokenizer": tokenizer.to_json()})
 
 

@@ -41,7 +41,8 @@ class LoadedClassifier:
             raise TypeError("texts is a list of texts; for one text give [text]")
         if not texts:
             return []
-        return probabilities(self.saved.model, texts, self.saved.tokenizer, self.saved.head.long)
+        head = self.saved.head
+        return probabilities(self.saved.model, texts, self.saved.tokenizer, head.long, head.prompt)
 
     def predict(self, texts: Sequence[str]) -> list[LabelledText]:
         """The label of each text and the probability of every label, most probable first."""

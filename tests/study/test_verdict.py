@@ -255,6 +255,36 @@ def test_what_matters_least_is_left_out_first():
     assert "failed" in text
 
 
+ASKED = [
+    arm("tfidf", 0.62, 16), arm("tfidf", 0.80), arm("scratch", 0.55, 16), arm("scratch", 0.75),
+    arm("prompt", 0.84, 16), arm("prompt", 0.88), arm("zero-shot", 0.82, 0, seeds=1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("needed", "words"),
+    [
+        ({"labels": 60, "interval": [40, 110]}, "worth about 60 labels here (40 to 110): so many does TF-IDF"),
+        ({"labels": 60, "interval": [40, None]}, "worth about 60 labels here (40 or more)"),
+        ({"labels": 16, "interval": [16, 30], "at_most": True}, "worth at most 16 labels here (16 to 30)"),
+        ({"labels": None}, "worth more than all 2,000 labels: no arm without a prompt reaches it"),
+    ],
+)
+def test_what_a_prompt_is_worth_is_counted_in_labels(needed: dict[str, Any], words: str) -> None:
+    rows = [{"arm": "tfidf", "reference": "zero-shot", "score": 0.82, **needed}]
+    rows.append({"arm": "prompt", "reference": "zero-shot", "score": 0.82, "labels": 16, "interval": [16, 16]})
+    text = verdict(study(ASKED, [gap("prompt", "scratch", 13.0, 10.0, 16.0)], labels_needed=rows))
+    assert f"The prompt alone (zero-shot, 0.820 with no labels) is {words}" in text
+    assert text.startswith("Yes: pretraining helps here, by about 13.0 points at all 2,000 labels.")
+    assert "Next: use prompt, which has the highest mean; with 16 labels it had -4.0 points" in text
+
+
+def test_where_labels_add_nothing_the_prompt_is_the_advice() -> None:
+    weaker = [a for a in ASKED if a["name"] != "prompt"]
+    text = verdict(study(weaker, [gap("zero-shot", "scratch", 7.0, 5.0, 9.0)]))
+    assert "Next: use zero-shot; the mean of no arm that was trained on these labels is higher" in text
+
+
 def test_a_bound_close_to_zero_is_not_rounded_onto_it():
     assert "(0.03 to 5.0)" in verdict(study(THREE, [gap("full", "scratch", 2.5, 0.03, 5.0)]))
     assert "(-0.004 to 5.0)" in verdict(study(THREE, [gap("full", "scratch", 2.5, -0.004, 5.0)]))

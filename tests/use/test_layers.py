@@ -16,7 +16,7 @@ from headstart.models.heads import last_real
 from headstart.runs.watch import Watch
 from headstart.show.layers import LayerProbes, LogitLens
 from headstart.show.probabilities import TokenProbabilities
-from headstart.tasks.classify import class_rows, pooled
+from headstart.tasks.classify import pooled, rows_of
 from headstart.text.read import read_labelled
 from headstart.use.inspect import Inspector, inspect
 from headstart.use.layers import layer_features, probe_layers
@@ -59,7 +59,7 @@ def test_a_masked_model_and_a_classifier_have_no_lens(runs: dict[str, Path]) -> 
 
 def test_the_features_of_the_last_layer_are_what_the_head_reads(runs: dict[str, Path]) -> None:
     inspector = Inspector.load(runs["full"])
-    rows, _ = class_rows([TEXT, "film 1", "awful"] * 20, inspector.tokenizer, inspector.model.base)
+    rows, _, _ = rows_of([TEXT, "film 1", "awful"] * 20, inspector.tokenizer, inspector.model.base, "truncate")
     features = layer_features(inspector.model, rows, inspector.tokenizer.pad, last_real)
     assert features.shape == (3, 60, 16)
     expected = pooled(inspector.model, rows, inspector.tokenizer.pad)
