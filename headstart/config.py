@@ -191,6 +191,9 @@ class FinetuneConfig(JobConfig):
     allow_pickle: bool = False  # open pickled weights of a base, if they hold nothing but tensors
     context: int = Field(0, ge=0)  # tokens that an external base reads of a text; 0: as many as it can
     scope: str = "full"  # what is trained: full, head, last:K layers, or lora
+    # contrastive: the base is trained on pairs of texts of the same and of different classes (SetFit), then the head is
+    # fitted to its embeddings by logistic regression.
+    objective: Literal["classify", "contrastive"] = "classify"
     lora_rank: int = Field(8, ge=1)  # with scope = "lora"
     # None: the default of the base (usual_pool), or another if a linear probe with it is clearly better on held-out rows.
     pool: Pool | None = None
@@ -223,7 +226,7 @@ class FinetuneConfig(JobConfig):
             "model.vocab" if self.base in PRESETS else "model": True,
             "train.steps": usual,
             "train.eval_every": usual,
-            "train.lr": self.train.lr == usual_rate(self.model, self.scope),
+            "train.lr": self.train.lr == usual_rate(self.model, self.scope, self.objective),
             "pool": self.pool == usual_pool(self.model),
         }
 
@@ -238,6 +241,14 @@ class FinetuneConfig(JobConfig):
     def settings_go_together(self) -> Self:
         if self.strict_leakage and not self.check:
             raise ValueError("strict_leakage needs check = true, which looks for the rows that it refuses")
+        if self.objective == "contrastive" and self.scope == "head":
+            raise ValueError(
+                "objective contrastive trains the base, which scope = head (--train head) freezes. Use full, last:K or lora"
+            )
+        if self.objective == "contrastive" and not self.fit_head:
+            raise ValueError(
+                "objective contrastive always fits its head by logistic regression: leave out fit_head = false"
+            )
         if self.context and self.base in PRESETS:
             raise ValueError(f"context is for an external base; that of the preset '{self.base}' is model.context")
         return self
@@ -251,11 +262,11 @@ class FinetuneConfig(JobConfig):
         return {**given, "model": {**preset, **given.get("model", {})}} if preset else given
 
 
-def usual_rate(model: ModelConfig, scope: str) -> float:
+def usual_rate(model: ModelConfig, scope: str, objective: str = "classify") -> float:
     """External models were pretrained for long and need lower learning rates than ours; a new head alone does not."""
     if not isinstance(model, HuggingFaceConfig):
         return 5e-4
-    return {"head": 1e-3, "lora": 3e-4}.get(scope, 5e-5)
+    return {"head": 1e-3, "lora": 3e-4}.get(scope, 2e-5 if objective == "contrastive" else 5e-5)  # 2e-5: SetFit's
 
 
 class TranslateConfig(JobConfig):

@@ -21,6 +21,7 @@ from headstart.config import FinetuneConfig, usual_rate
 from headstart.errors import ConfigError
 from headstart.jobs.answers import FinetuneAnswer, FinetuneFacts, TestScores
 from headstart.jobs.cards import classifier_card
+from headstart.jobs.contrastive import FittedHead, pair_notes
 from headstart.jobs.job import Job, Kept, run_job
 from headstart.jobs.receipt import FinetuneReceipt, Moved, finetune_receipt, moved
 from headstart.models.base import freeze
@@ -38,6 +39,7 @@ from headstart.tasks.classify import (
     most_probable,
     prediction_records,
 )
+from headstart.tasks.contrast import Contrast, PairBatches
 from headstart.tasks.metrics import class_scores
 from headstart.text.batch import Batches
 from headstart.text.hygiene import refuse_leaks
@@ -64,6 +66,7 @@ class Finetuning(Job[FinetuneConfig]):
     task: Classify
     batches: Batches[ClassBatch]
     probes: tuple[Probe, ...] = ()  # linear probes of the base, its own pooling first; none on fresh weights
+    fitted_head: FittedHead | None = None  # of contrastive fine-tuning
 
     @classmethod
     def files(cls, cfg: FinetuneConfig) -> list[Path]:
@@ -110,7 +113,12 @@ class Finetuning(Job[FinetuneConfig]):
                 part.features = partial(features, pool)
         batches = text.batches(cfg.train.batch_size, cfg.train.seed)
         cfg, task = cfg.model_copy(update={"pool": pool}), Classify(len(data.labels), cfg.score or "accuracy")
-        return cls(cfg, data, source, tokenizer, text, valid, test, model, task, batches, probes)
+        fitted_head = FittedHead(text, valid, pool, cfg.train.device) if cfg.objective == "contrastive" else None
+        if fitted_head:
+            model.head.requires_grad_(False)  # gradients train the base alone
+            task = Contrast(task.classes, task.score, fitted_head)
+            batches = PairBatches(text, cfg.train.batch_size, cfg.train.seed)
+        return cls(cfg, data, source, tokenizer, text, valid, test, model, task, batches, probes, fitted_head)
 
     def measured(self) -> Iterable[ClassBatch]:
         return self.valid.measured()
@@ -141,6 +149,8 @@ class Finetuning(Job[FinetuneConfig]):
         cut = ", ".join(f"{n} of {facts['rows'][name]} {name}" for name, n in self.truncated.items() if n)
         if cut:
             yield f"Note: texts longer than the base's context were cut: {cut} rows."
+        if self.fitted_head:
+            yield from pair_notes(self.cfg, data)
 
     def receipt(self) -> FinetuneReceipt:
         return finetune_receipt(self.cfg, self.model, self.source, self.probes)
@@ -148,9 +158,12 @@ class Finetuning(Job[FinetuneConfig]):
     def finish_training(self) -> None:
         if self.cfg.scope == "lora":
             merge_lora(self.model.base)
+        if self.fitted_head:
+            self.fitted_head(self.model)
 
     def receipt_after(self, receipt: Mapping[str, Any]) -> Moved:
-        return moved(self.model, receipt["frozen"])
+        after = moved(self.model, receipt["frozen"])
+        return {**after, "final_head_strength": self.fitted_head.strength} if self.fitted_head else after
 
     def scores(self, run: Run, progress: Progress) -> FinetuneAnswer:
         hygiene, tested = self._facts["hygiene"], bool(self.data.test) and self.cfg.predictions != "none"
@@ -193,7 +206,9 @@ class Finetuning(Job[FinetuneConfig]):
 
     def closing_costs(self, evaluation: float) -> dict[str, float]:
         train, valid, labels = len(self.data.train), len(self.data.valid), len(self.data.labels)
-        reading = 0.0 if self.cfg.scope == "head" else evaluation / max(1, valid)  # frozen: all rows are read by then
+        refit = len(self.fitted_head.rows) if self.fitted_head else 0  # read by each evaluation, and in the end
+        frozen = self.cfg.scope == "head"  # then all rows are read by now
+        reading = 0.0 if frozen else evaluation / max(1, valid + refit)
         taken = self.source is not None and self.cfg.init == "pretrained"
         pools = len(pools_to_try(self.cfg.model)) if taken else 0
         probing = pools * probing_seconds(train, valid, self.cfg.model.width, labels)
@@ -201,7 +216,7 @@ class Finetuning(Job[FinetuneConfig]):
             "reading_seconds": round(reading, 6),  # of one text
             "probing_seconds": round(probing, 3),
             "before_seconds": round(reading * len(rows_to_fit(train)) + probing, 3),
-            "closing_seconds": round(reading * len(self.data.test), 3),
+            "closing_seconds": round(reading * (len(self.data.test) + refit), 3),
         }
 
 
@@ -231,5 +246,5 @@ def _resolved(cfg: FinetuneConfig, shape: ModelConfig, data: Labelled) -> Finetu
     steps = cfg.usual_steps(per_epoch, few=bool(cfg.data.labels) and not data.valid)
     train = cfg.train.scheduled(steps, eval_every=per_epoch if data.valid else steps // 10)
     if not train.lr:
-        train = train.model_copy(update={"lr": usual_rate(shape, cfg.scope)})
+        train = train.model_copy(update={"lr": usual_rate(shape, cfg.scope, cfg.objective)})
     return cfg.model_copy(update={"model": shape, "train": train})

@@ -61,6 +61,9 @@ class Costs:
             return cost["opening_seconds"] + 2 * cost["writing_seconds"] + steps * HEAD_STEP
         fixed = cost["opening_seconds"] + 2 * cost["saving_seconds"]
         read = looks * valid + (0 if cell.trial else self.test)
+        if cell.arm.kind == "contrastive":  # steps are of pairs, and each evaluation fits the head to the training rows
+            steps, read = 2 * steps, read + looks * (rows - valid)
+            fixed += looks * cost["probing_seconds"] * rows / self.rows
         return fixed + steps * cost["update_seconds"] + read * cost["reading_seconds"]
 
     def shared(self, cell: Cell) -> tuple[tuple[str, int, int], float]:

@@ -14,8 +14,9 @@ from headstart.study.results import ArmResult, Difference, Needed, Results
 
 MOST_WORDS = 120
 MOST_SEEDS, MOST_TIMES_THE_ROWS = 100, 100  # more than these is no advice
-KINDS = ("full", "last", "lora", "frozen", "scratch", "tfidf", "majority")  # which arm of two is spoken of
-PRETRAINED = KINDS[:4]
+# Which arm of two is spoken of.
+KINDS = ("full", "last", "lora", "contrastive", "frozen", "scratch", "tfidf", "majority")
+PRETRAINED = KINDS[:5]
 WORDS = {"tfidf": "TF-IDF with logistic regression", "majority": "always predicting the majority class"}
 SHORT = {"tfidf": "TF-IDF", "majority": "the majority class"}
 
