@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 
 from headstart import TextClassifier
 from headstart.cli import app
-from headstart.config import FinetuneConfig, PretrainConfig
+from headstart.config import FinetuneConfig, PretrainConfig, usual_rate
 from headstart.errors import ConfigError
 from headstart.jobs.estimate import estimate
 from headstart.jobs.finetune import finetune
@@ -25,7 +26,8 @@ from headstart.runs.model_dir import read_model
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
 from headstart.schema import parse
-from headstart.tasks.classify import head_input
+from headstart.shapes import HuggingFaceConfig
+from headstart.tasks.classify import Classify, head_input
 from headstart.use.predict import LoadedClassifier
 
 GOOD, BAD = ("lovely", "warm", "bright", "clever"), ("awful", "cold", "dull", "stupid")
@@ -128,15 +130,18 @@ def test_the_saved_model_is_an_ordinary_classifier(run: Run, rows: Path, tmp_pat
 
 
 def test_the_head_is_the_regression_on_the_kept_weights_and_the_scores_are_its_own(
-    base: Path, rows: Path, run: Run
+    base: Path, rows: Path, tmp_path: Path
 ) -> None:
-    job = prepare(settings(base, rows))
-    job.model.load_state_dict(read_model(run.path / "model").model.state_dict())
+    cfg = settings(base, rows, train={"lr": 1e-3})
+    result = finetune(cfg, tmp_path / "run")
+    assert result["best_step"] > 0
+    job = prepare(cfg)
+    job.model.load_state_dict(read_model(tmp_path / "run" / "model").model.state_dict())
     head = weights(job.model.head)["linear.weight"].clone()
     job.finish_training()
     assert weights(job.model.head)["linear.weight"].equal(head)
-    result, again = run.read_json("result.json"), job.task.evaluate(job.model.eval(), job.measured())
-    assert again["loss"] == pytest.approx(result["valid"]["loss"], rel=1e-6)
+    scores = Classify(2).evaluate(job.model.eval(), job.measured())
+    assert scores["loss"] == pytest.approx(result["valid"]["loss"], rel=1e-6)
 
 
 @pytest.mark.parametrize("labels", [0, 20], ids=["validated", "few"])
@@ -244,6 +249,10 @@ def test_a_class_that_the_sample_misses_is_fitted_all_the_same(
     assert set(targets) == {0, 1}
     assert np.all(np.diff(job.fitted_head.rows) > 0)
     job.finish_training()
+
+
+def test_the_learning_rate_of_an_external_base_is_that_of_setfit(elsewhere: Callable[..., HuggingFaceConfig]) -> None:
+    assert usual_rate(elsewhere("bert"), "full", "contrastive") == 2e-5
 
 
 def test_the_estimator_takes_it(base: Path) -> None:
