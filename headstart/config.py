@@ -193,6 +193,9 @@ class FinetuneConfig(JobConfig):
     allow_pickle: bool = False  # open pickled weights of a base, if they hold nothing but tensors
     context: int = Field(0, ge=0)  # tokens that an external base reads of a text; 0: as many as it can
     scope: str = "full"  # what is trained: full, head, last:K layers, or lora
+    # contrastive: the base is trained on pairs of texts of the same and of different classes (SetFit), then the head is
+    # fitted to its embeddings by logistic regression.
+    objective: Literal["classify", "contrastive"] = "classify"
     lora_rank: int = Field(8, ge=1)  # with scope = "lora"
     # None: the default of the base (usual_pool), or another if a linear probe with it is clearly better on held-out rows.
     pool: Pool | None = None
@@ -221,6 +224,16 @@ class FinetuneConfig(JobConfig):
         least = PROMPTED_STEPS if self.prompt else FEW_STEPS
         return max(self.least_steps or few * least, self.epochs * per_epoch)
 
+    def usual_rate(self, model: ModelConfig) -> float:
+        """External models were pretrained for long and need lower learning rates than ours; a new head alone does not.
+
+        A head that starts from label words knows much already. Pairs of texts: as SetFit has it.
+        """
+        if not isinstance(model, HuggingFaceConfig):
+            return 5e-4
+        usual = 1e-5 if self.prompt else 2e-5 if self.objective == "contrastive" else 5e-5
+        return {"head": 1e-3, "lora": 3e-4}.get(self.scope, usual)
+
     @property
     def whole_prompt(self) -> Prompt | None:
         """The prompt, where template and words have been resolved."""
@@ -235,7 +248,7 @@ class FinetuneConfig(JobConfig):
             "model.vocab" if self.base in PRESETS else "model": True,
             "train.steps": usual,
             "train.eval_every": usual,
-            "train.lr": self.train.lr == usual_rate(self.model, self.scope, bool(self.prompt)),
+            "train.lr": self.train.lr == self.usual_rate(self.model),
             "pool": self.pool == usual_pool(self.model),
         }
 
@@ -259,8 +272,18 @@ class FinetuneConfig(JobConfig):
             raise ValueError("label_words belong to a prompt: give --prompt, or --prompt auto")
         if self.prompt and self.pool not in (None, "last"):
             raise ValueError("a prompt is read where its label word stands: leave out pool")
+        if self.prompt and self.objective == "contrastive":
+            raise ValueError("objective contrastive compares texts as they are: leave out prompt")
         if self.strict_leakage and not self.check:
             raise ValueError("strict_leakage needs check = true, which looks for the rows that it refuses")
+        if self.objective == "contrastive" and self.scope == "head":
+            raise ValueError(
+                "objective contrastive trains the base, which scope = head (--train head) freezes. Use full, last:K or lora"
+            )
+        if self.objective == "contrastive" and not self.fit_head:
+            raise ValueError(
+                "objective contrastive always fits its head by logistic regression: leave out fit_head = false"
+            )
         if self.context and self.base in PRESETS:
             raise ValueError(f"context is for an external base; that of the preset '{self.base}' is model.context")
         return self
@@ -272,16 +295,6 @@ class FinetuneConfig(JobConfig):
             return given
         preset = {"preset": given["base"]} if given.get("base") in list(PRESETS) else None
         return {**given, "model": {**preset, **given.get("model", {})}} if preset else given
-
-
-def usual_rate(model: ModelConfig, scope: str, prompted: bool = False) -> float:
-    """External models were pretrained for long and need lower learning rates than ours; a new head alone does not.
-
-    A head that starts from label words knows much already, so a prompted base needs less than one with a new head.
-    """
-    if not isinstance(model, HuggingFaceConfig):
-        return 5e-4
-    return {"head": 1e-3, "lora": 3e-4}.get(scope, 1e-5 if prompted else 5e-5)
 
 
 class TranslateConfig(JobConfig):

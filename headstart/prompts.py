@@ -18,6 +18,7 @@ from headstart.schema import Frozen
 
 AUTO = "auto"  # in place of a template: those of the family that the label names belong to
 MOST_CHARACTERS = 10_000
+CALIBRATED_ON = 400  # training texts, without their labels
 
 
 class Prompt(Frozen):

@@ -47,6 +47,7 @@ JOBS = {
     "external": f"{FINETUNE} --base {{bert}} --pool cls --long window --context 8",
     "scratch": f"{FINETUNE} --base bert --init scratch --size nano --context 16",
     "few": f"{FINETUNE} --base {{masked}} --labels 20",
+    "contrastive": f"{FINETUNE} --base {{bert}} --objective contrastive",
     **{
         kind: f"translate train {{pairs}} --model {kind} --sample ban {PAIRS}"
         for kind in ("gru", "lstm", "gru-additive", "lstm-additive", "attention", "transformer")

@@ -46,9 +46,9 @@ class Probe:
         return float(self.hits.mean()) if len(self.hits) else None
 
 
-def rows_to_fit(count: int) -> list[int]:
+def rows_to_fit(count: int, most: int | None = None) -> list[int]:
     """The numbers of the rows that a probe is given: all, or a sample from everywhere, as files are often sorted."""
-    return sorted(np.random.default_rng(0).permutation(count)[:MOST_ROWS].tolist())
+    return sorted(np.random.default_rng(0).permutation(count)[: most or MOST_ROWS].tolist())
 
 
 def probing_seconds(train: int, valid: int, width: int, labels: int) -> float:

@@ -33,7 +33,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "Study": (
         Flag("--base", "A pretrained run; an external model: a folder, minilm, smollm2, hf:NAME; for scratch alone gpt, bert or classic; may "
              "be given several times.", COMPARE, "bases", many=True, place=placed_base, complete=runs),
-        Flag("--arms", "Out of majority (class), tfidf, scratch, frozen, last:K, lora, full, zero-shot, prompt, prompt:frozen, prompt:lora; "
+        Flag("--arms", "Out of majority (class), tfidf, scratch, frozen, contrastive, last:K, lora, full, zero-shot, prompt, prompt:frozen, prompt:lora; "
              "with commas. [default: majority,tfidf,scratch,frozen,full]", COMPARE, "arms", commas=True),
         Flag("--labels", "Label counts to compare at: 50,200,800,all. [default: all]", COMPARE, "labels", commas=True, place=label_count),
         Flag("--model", "Model; may be given several times. [default: gru, gru-additive, attention, transformer]", GRID, "models", many=True),
@@ -169,6 +169,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "Training": (
         Flag("--objective", "causal (left to right), masked (bidirectional), distill (from --teacher), or auto. [default: causal]",
              PRETRAIN, "objective", settled=True),
+        Flag("--objective", "classify, or contrastive: train on pairs of texts of the same and of different classes, then fit the head (SetFit). "
+             "[default: classify]", FINETUNE, "objective"),
         Flag("--teacher", "Teacher of the objective distill: minilm, a folder, hf:NAME or a run. [default: none]", (*PRETRAIN, *COMPARE), "teacher",
              place=placed_base, complete=runs, settled=True),
         Flag("--train", "What to train: full, head, last:K layers, or lora. [default: full]", FINETUNE, "scope"),

@@ -39,6 +39,8 @@ def show_finetuned(result: Mapping[str, Any], config: Any) -> None:
     valid, test, common = result["valid"], result["test"], result["commonest"]
     part = f"{result['trained_parameters']:,} of {result['parameters']:,} parameters trained"
     show(f"{result['run']}: {part}, {duration(result['seconds'])}")
+    if config.objective == "contrastive":
+        show("contrastive: trained on pairs of texts; the head is a logistic regression on the embeddings")
     if valid:
         show(f"validation accuracy {valid['accuracy']:.4f}, loss {valid['loss']:.4f} (step {result['best_step']})")
     if valid and result["best_step"] == 0:

@@ -42,10 +42,16 @@ def classifier_card(cfg: FinetuneConfig, data: Labelled, result: Mapping[str, An
         else "No rows were held out to score it on."
     )
     start = "fresh weights" if cfg.init == "scratch" else f"the base {named(cfg.base)}"
+    contrastive = (
+        "The base was fine-tuned on pairs of texts of the same and of different classes (contrastive, as in SetFit); the "
+        "head is a logistic regression on its embeddings. "
+        if cfg.objective == "contrastive"
+        else ""
+    )
     return (
         f"# A text classifier: {', '.join(map(plain, data.labels))}\n\nTrained by Headstart from {start} "
         f"(trained: {cfg.scope}) on {len(data.train)} rows of {named(cfg.data.train)}, seed {cfg.train.seed}. "
-        f"{score}\n"
+        f"{contrastive}{score}\n"
     )
 
 

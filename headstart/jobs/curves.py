@@ -39,9 +39,10 @@ def write_curves(run: Run) -> None:
     scores = {name: curve(records, "valid", score) for score, name in SCORES.items()}
     scores = {name: found for name, found in scores.items() if found[0]}
     figure, (left, *others) = axes(1 + len(scores), 4.5 * (1 + len(scores)), 3.6)
-    left.plot(*trained, alpha=0.4, linewidth=1, label="training")
-    left.plot(*evaluated, marker="o", markersize=3, label="validation")
-    left.set(xlabel="step", ylabel="loss (nats)")
+    pairs = getattr(run.config, "objective", None) == "contrastive"  # two losses, of two units
+    left.plot(*trained, alpha=0.4, linewidth=1, label="training (squared error of cosines)" if pairs else "training")
+    left.plot(*evaluated, marker="o", markersize=3, label="validation (nats)" if pairs else "validation")
+    left.set(xlabel="step", ylabel="loss" if pairs else "loss (nats)")
     left.legend()
     for axis, (name, found) in zip(others, scores.items(), strict=True):
         axis.plot(*found, marker="o", markersize=3)

@@ -17,9 +17,11 @@ from headstart.bases.pretrained import open_base
 from headstart.config import FinetuneConfig, JobConfig, PretrainConfig, TrainConfig
 from headstart.errors import ConfigError, DivergedError
 from headstart.jobs.job import Job, Kept, job_class, parameters
+from headstart.models.heads import Model
 from headstart.runs.checkpoint import KEPT, Progress, checkpoint_bytes, weight_bytes
 from headstart.runs.watch import Watch
 from headstart.shapes import PRESETS
+from headstart.tasks.contrast import Contrast
 from headstart.text.batch import Batches
 from headstart.train.health import REMEDY
 from headstart.train.loop import Task, apply_gradients, gradients, prepare_device
@@ -177,15 +179,19 @@ def _timed_evaluation(
 ) -> tuple[float, float]:
     """Seconds until its batches are there for the first time, and of one evaluation.
 
-    The latter from a few of its batches: short, middling and long ones.
+    The latter from a few of its batches: short, middling and long ones; fitting a head takes the same time for any number.
     """
     began = time.perf_counter()
     count = sum(1 for _ in valid())
     gathering = time.perf_counter() - began
     some = [batch for i, batch in enumerate(valid()) if i % max(1, count // LEAST) == 0]
     began = time.perf_counter()
+    if isinstance(task, Contrast) and isinstance(model, Model):
+        task.fit_head(model)
+    fitting = time.perf_counter() - began
     task.evaluate(model.eval(), (batch.to(device) for batch in some))
-    return gathering, (time.perf_counter() - began) * count / len(some)
+    evaluating = max(0.0, time.perf_counter() - began - 2 * fitting)  # which has fitted it once more
+    return gathering, fitting + evaluating * count / len(some)
 
 
 def _timed_samples(job: Job[Any]) -> float:

@@ -18,15 +18,16 @@ from headstart.bases.linear_probe import Probe, best_probe, install, probe_pooli
 from headstart.bases.lora import add_lora, merge_lora
 from headstart.bases.pretrained import open_base, within
 from headstart.bases.verbalizer import prompted_probe, start_from_words
-from headstart.config import FinetuneConfig, usual_rate
+from headstart.config import FinetuneConfig
 from headstart.errors import ConfigError
 from headstart.jobs.answers import FinetuneAnswer, FinetuneFacts, TestScores
 from headstart.jobs.cards import classifier_card
+from headstart.jobs.contrastive import FittedHead, pair_notes
 from headstart.jobs.job import Job, Kept, run_job
 from headstart.jobs.receipt import FinetuneReceipt, Moved, finetune_receipt, moved
 from headstart.models.base import freeze
 from headstart.models.heads import POOLS, ClassHead, Model, freeze_transform
-from headstart.prompts import AUTO, prompts_for
+from headstart.prompts import AUTO, CALIBRATED_ON, prompts_for
 from headstart.runs.checkpoint import Progress, load_weights, weights
 from headstart.runs.model_dir import HeadSpec, Saved, build_model, write_model
 from headstart.runs.run import Run
@@ -42,6 +43,7 @@ from headstart.tasks.classify import (
     rows_of,
     vectors_of,
 )
+from headstart.tasks.contrast import Contrast, PairBatches
 from headstart.tasks.metrics import class_scores
 from headstart.text.batch import Batches
 from headstart.text.hygiene import refuse_leaks
@@ -49,8 +51,6 @@ from headstart.text.prompted import prompt_tokens
 from headstart.text.read import text_files
 from headstart.text.split import Labelled, LabelledFacts, draw, split_labelled
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
-
-CALIBRATED_ON = 400  # unlabelled texts
 
 
 def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:
@@ -72,6 +72,7 @@ class Finetuning(Job[FinetuneConfig]):
     batches: Batches[ClassBatch]
     probes: tuple[Probe, ...] = ()  # linear probes of the base, its own pooling first; none on fresh weights
     unlabelled: tuple[str, ...] = ()  # all training and validation texts, those whose labels were not drawn too
+    fitted_head: FittedHead | None = None  # of contrastive fine-tuning
 
     @classmethod
     def files(cls, cfg: FinetuneConfig) -> list[Path]:
@@ -123,7 +124,14 @@ class Finetuning(Job[FinetuneConfig]):
         batches = text.batches(cfg.train.batch_size, cfg.train.seed)
         cfg, task = cfg.model_copy(update={"pool": pool}), Classify(len(data.labels), cfg.score or "accuracy")
         unlabelled = tuple(e.text for e in [*whole.train, *whole.valid])
-        return cls(cfg, data, source, tokenizer, text, valid, test, model, task, batches, probes, unlabelled)
+        fitted_head = FittedHead(text, valid, pool, cfg.train.device) if cfg.objective == "contrastive" else None
+        if fitted_head:
+            model.head.requires_grad_(False)  # gradients train the base alone
+            task = Contrast(task.classes, task.score, fitted_head)
+            batches = PairBatches(text, cfg.train.batch_size, cfg.train.seed)
+        return cls(
+            cfg, data, source, tokenizer, text, valid, test, model, task, batches, probes, unlabelled, fitted_head
+        )
 
     def measured(self) -> Iterable[ClassBatch]:
         return self.valid.measured()
@@ -157,6 +165,8 @@ class Finetuning(Job[FinetuneConfig]):
         cut = ", ".join(f"{n} of {facts['rows'][name]} {name}" for name, n in self.truncated.items() if n)
         if cut:
             yield f"Note: texts longer than the base's context were cut: {cut} rows."
+        if self.fitted_head:
+            yield from pair_notes(self.cfg, data)
 
     def receipt(self) -> FinetuneReceipt:
         return finetune_receipt(self.cfg, self.model, self.source, self.probes)
@@ -164,6 +174,8 @@ class Finetuning(Job[FinetuneConfig]):
     def finish_training(self) -> None:
         if self.cfg.scope == "lora":
             merge_lora(self.model.base)
+        if self.fitted_head:
+            self.fitted_head(self.model)
         if self.cfg.prompt and self.cfg.calibrate and not self.data.valid:
             self._calibrate()
 
@@ -171,7 +183,7 @@ class Finetuning(Job[FinetuneConfig]):
         """Remove the mean of each class over the training texts, those whose labels were not drawn too."""
         head, cfg = self.model.head, self.cfg
         assert isinstance(head, ClassHead)
-        texts = [self.unlabelled[i] for i in rows_to_fit(len(self.unlabelled))[:CALIBRATED_ON]]
+        texts = [self.unlabelled[i] for i in rows_to_fit(len(self.unlabelled), CALIBRATED_ON)]
         rows, owner, _ = rows_of(texts, self.tokenizer, self.model.base, cfg.long, cfg.whole_prompt)
         with torch.inference_mode():
             logits = head.logits(vectors_of(self.model, rows, owner, len(texts), self.tokenizer.pad, cfg.train.device))
@@ -179,7 +191,8 @@ class Finetuning(Job[FinetuneConfig]):
             head.linear.bias.sub_(logits.mean(0))
 
     def receipt_after(self, receipt: Mapping[str, Any]) -> Moved:
-        return moved(self.model, receipt["frozen"])
+        after = moved(self.model, receipt["frozen"])
+        return {**after, "final_head_strength": self.fitted_head.strength} if self.fitted_head else after
 
     def scores(self, run: Run, progress: Progress) -> FinetuneAnswer:
         hygiene, tested = self._facts["hygiene"], bool(self.data.test) and self.cfg.predictions != "none"
@@ -223,7 +236,9 @@ class Finetuning(Job[FinetuneConfig]):
 
     def closing_costs(self, evaluation: float) -> dict[str, float]:
         train, valid, labels = len(self.data.train), len(self.data.valid), len(self.data.labels)
-        reading = 0.0 if self.cfg.scope == "head" else evaluation / max(1, valid)  # frozen: all rows are read by then
+        refit = len(self.fitted_head.rows) if self.fitted_head else 0  # read by each evaluation, and in the end
+        frozen = self.cfg.scope == "head"  # then all rows are read by now
+        reading = 0.0 if frozen else evaluation / max(1, valid + refit)
         taken = self.source is not None and self.cfg.init == "pretrained"
         pools = len(pools_to_try(self.cfg.model)) if taken else 0
         probing = pools * probing_seconds(train, valid, self.cfg.model.width, labels)
@@ -231,7 +246,7 @@ class Finetuning(Job[FinetuneConfig]):
             "reading_seconds": round(reading, 6),  # of one text
             "probing_seconds": round(probing, 3),
             "before_seconds": round(reading * len(rows_to_fit(train)) + probing, 3),
-            "closing_seconds": round(reading * len(self.data.test), 3),
+            "closing_seconds": round(reading * (len(self.data.test) + refit), 3),
         }
 
 
@@ -318,5 +333,5 @@ def _resolved(cfg: FinetuneConfig, shape: ModelConfig, data: Labelled) -> Finetu
     steps = cfg.usual_steps(per_epoch, few=bool(cfg.data.labels) and not data.valid)
     train = cfg.train.scheduled(steps, eval_every=per_epoch if data.valid else steps // 10)
     if not train.lr:
-        train = train.model_copy(update={"lr": usual_rate(shape, cfg.scope, bool(cfg.prompt))})
+        train = train.model_copy(update={"lr": cfg.usual_rate(shape)})
     return cfg.model_copy(update={"model": shape, "train": train})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from headstart.bases.linear_probe import Probe
 from headstart.bases.lora import plain_name
@@ -29,6 +29,7 @@ class Transfer(TypedDict):
 class Moved(TypedDict):
     base_sha256_after: str
     frozen_moved: list[str]
+    final_head_strength: NotRequired[float]  # contrastive: C of the logistic regression that is the head
 
 
 def transfer(model: Model, source: Saved | None) -> Transfer:
@@ -51,6 +52,7 @@ class FinetuneReceipt(Transfer):
 
     base: str
     init: str
+    objective: str  # contrastive: the base was trained on pairs of texts, the head is a logistic regression
     head_strength: float | None  # C of the linear probe that the head starts from
     pool: str | None
     usual_pool: str
@@ -65,6 +67,7 @@ def finetune_receipt(
     return {
         "base": cfg.base,
         "init": cfg.init,
+        "objective": cfg.objective,
         "head_strength": start,
         "pool": cfg.pool,
         "usual_pool": usual_pool(cfg.model),

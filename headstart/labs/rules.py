@@ -52,7 +52,7 @@ VERBS: Mapping[str, Verb] = {
         ("read",),
         read="--base --valid --test --tokenizer",
         write="--out",
-        text=f"--init --train --pool --long --epochs --labels --size --context --vocab --batch-size --lr {COLUMNS} {MACHINE} --set",
+        text=f"--init --objective --train --pool --long --epochs --labels --size --context --vocab --batch-size --lr {COLUMNS} {MACHINE} --set",
         switch="--class-weights --strict-leakage --strip-nul --quiet",
     ),
     "compare": Verb(

@@ -99,6 +99,7 @@ def _planned(cfg: StudyConfig, out: Path, every: int, score: ClassScore, cell: C
         return Planned(cell.name, work, weight=50.0)
     job = finetuning(cfg, cell, (out / "features").absolute(), score)
     steps = float(job.usual_steps(round(0.8 * (cell.labels or every) / job.train.batch_size)))
+    steps *= 2 if cell.arm.kind == "contrastive" else 1  # of pairs
     first = not (cell.trial or cell.labels or cell.seed)  # the weights of one seed per arm are enough
     return Planned(cell.name, job, keep_weights=first, weight=10.0 if job.scope == "head" else steps)
 

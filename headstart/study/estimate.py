@@ -12,6 +12,7 @@ from typing import TypedDict
 from headstart.bases.regression import ENOUGH
 from headstart.config import FinetuneConfig, JobConfig, Objective
 from headstart.jobs.estimate import Cost, estimate
+from headstart.prompts import CALIBRATED_ON
 from headstart.shapes import PRESETS
 from headstart.study.plan import (
     COMPUTED,
@@ -26,7 +27,6 @@ from headstart.study.plan import (
     trials,
 )
 from headstart.study.run import Planned
-from headstart.study.zero_shot import CALIBRATED_ON
 from headstart.text.split import SELECTED_FROM, split_labelled
 
 TFIDF = (
@@ -80,6 +80,9 @@ class Costs:
             return cost["opening_seconds"] + 2 * cost["writing_seconds"] + steps * HEAD_STEP
         fixed = cost["opening_seconds"] + 2 * cost["saving_seconds"]
         read = looks * valid + (0 if cell.trial else self.test)
+        if cell.arm.kind == "contrastive":  # steps are of pairs, and each evaluation fits the head to the training rows
+            steps, read = 2 * steps, read + looks * (rows - valid)
+            fixed += looks * cost["probing_seconds"] * rows / self.rows
         return fixed + steps * cost["update_seconds"] + read * cost["reading_seconds"]
 
     def _prompted(self, cost: Cost, cell: Cell, rows: int, valid: int) -> float:

@@ -266,7 +266,8 @@ class _Study:
             found["valid_loss"].append([r["loss"] for r in looks])
             found["valid_accuracy"].append([r["accuracy"] for r in looks])
             trained = [(r["step"], r["loss"]) for r in records if r.get("split") == "train"]
-            found["train_loss"].append(_between(trained, steps))
+            if t.arm.kind != "contrastive":  # a loss of another unit
+                found["train_loss"].append(_between(trained, steps))
         per_epoch = max(1, steps[1] - steps[0]) if len(steps) > 1 else 1
         return Curves.model_validate(
             {"labels": self._count(t), "step": steps, "epoch": [s / per_epoch for s in steps], **found}
@@ -383,6 +384,7 @@ def _receipt(t: Taken) -> Receipt:
         arm=t.arm.name,
         base=t.arm.base.name if t.arm.base else None,
         pool=receipt.get("pool"),
+        objective=receipt.get("objective"),
         **{key: len(receipt[key]) for key in ("copied", "new", "frozen", "frozen_moved")},
         **{key: receipt[key] for key in ("base_sha256_before", "base_sha256_after")},
     )

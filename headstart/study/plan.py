@@ -1,7 +1,8 @@
 """What a study compares: its settings, its arms, and the cells that have to be run. No torch.
 
 A cell is one arm, trained on one number of labels with one seed. Arms differ in where their weights start and in what
-is trained, and in nothing else: same rows, same number of steps, same number of learning rates tried.
+is trained, and in nothing else: same rows, same number of steps, same number of learning rates tried. Only the arm
+contrastive has another loss too, and reads two texts where the others read one.
 """
 
 from __future__ import annotations
@@ -31,15 +32,17 @@ SCOPES = {  # what a trained arm trains, where it is not called the same
     "prompt": "full",
     "prompt:frozen": "head",
     "prompt:lora": "lora",
+    "contrastive": "full",
 }
 PROMPTED_ARMS = ("prompt", "prompt:frozen", "prompt:lora")
-ARMS = (*BASELINES, "scratch", "frozen", "last:K", "lora", "full", "zero-shot", *PROMPTED_ARMS)
+ARMS = (*BASELINES, "scratch", "frozen", "contrastive", "last:K", "lora", "full", "zero-shot", *PROMPTED_ARMS)
 ARM = "|".join(ARMS).replace("last:K", r"last:[1-9]\d*")
 # Tried on the validation rows; the middle one is used where there are too few to choose on. The head of a frozen base
 # starts from a linear probe, its optimum but for the regularization; an external model was pretrained for long.
-RATES = {"frozen": (1e-4, 3e-4, 1e-3), "other": (3e-4, 1e-3, 3e-3)}
+RATES = {"frozen": (1e-4, 3e-4, 1e-3), "contrastive": (1e-4, 3e-4, 1e-3), "other": (3e-4, 1e-3, 3e-3)}
 RATES_ELSEWHERE = {
     "frozen": RATES["frozen"],
+    "contrastive": (1e-5, 2e-5, 5e-5),
     "lora": (1e-4, 3e-4, 1e-3),
     "scratch": (5e-5, 1e-4, 3e-4),
     "prompt": (5e-6, 1e-5, 3e-5),
@@ -61,7 +64,7 @@ class StudyConfig(Frozen):
 
     data: LabelledConfig
     bases: tuple[str, ...] = ()  # runs or external models; those pretrained by the study itself come after them
-    arms: tuple[str, ...] = ("majority", "tfidf", "scratch", "frozen", "full")  # or last:K, lora
+    arms: tuple[str, ...] = ("majority", "tfidf", "scratch", "frozen", "full")  # or contrastive, last:K, lora
     seeds: int = Field(5, ge=1)
     labels: tuple[int, ...] = (0,)  # training rows, validation rows included; 0 = all
     prompts: tuple[
@@ -103,6 +106,8 @@ class StudyConfig(Frozen):
             self.pretraining(objective)
         if self.finetune.get("score"):
             raise ValueError("finetune.score has no effect here: a study takes the score that suits its classes")
+        if self.finetune.get("objective"):
+            raise ValueError("finetune.objective has no effect here: add the arm contrastive to --arms")
         self.finetuning({"base": "gpt", "context": 0})  # a context is for some bases and not for others
         if self.trained and not self.bases and not self.pretrain:
             raise ValueError(f"the arms {', '.join(self.trained)} need a base: --base RUN, or --corpus to pretrain one")
@@ -253,6 +258,7 @@ def finetuning(cfg: StudyConfig, cell: Cell, features: Path, score: ClassScore) 
             "base": str(arm.base.path),
             "init": "scratch" if arm.kind == "scratch" else "pretrained",
             "scope": SCOPES.get(arm.kind, arm.kind),
+            "objective": "contrastive" if arm.kind == "contrastive" else "classify",
             "features": None if arm.kind == "scratch" else str(features),
             "check": False,
             "score": None if score == "accuracy" else score,

@@ -197,6 +197,7 @@ class Receipt(Part):
     arm: str
     base: str | None = None
     pool: str | None = None
+    objective: str | None = None
     copied: int = 0
     new: int = 0
     frozen: int = 0

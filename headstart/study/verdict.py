@@ -14,7 +14,7 @@ from headstart.study.results import ArmResult, Difference, Needed, Results
 
 MOST_WORDS = 120
 MOST_SEEDS, MOST_TIMES_THE_ROWS = 100, 100  # more than these is no advice
-PRETRAINED = ("prompt", "full", "last", "lora", "frozen", "zero-shot")
+PRETRAINED = ("prompt", "full", "last", "lora", "contrastive", "frozen", "zero-shot")
 KINDS = (*PRETRAINED, "scratch", "tfidf", "majority")  # which arm of two is spoken of
 WORDS = {"tfidf": "TF-IDF with logistic regression", "majority": "always predicting the majority class"}
 SHORT = {"tfidf": "TF-IDF", "majority": "the majority class"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -11,11 +10,9 @@ from typing import Any
 
 from headstart.data import LabelledConfig
 from headstart.errors import ConfigError
-from headstart.prompts import prompts_for
+from headstart.prompts import CALIBRATED_ON, prompts_for
 from headstart.study.baselines import Baseline, write_cell
 from headstart.text.split import split_labelled
-
-CALIBRATED_ON = 400  # training texts, without their labels
 
 
 def write_zero_shot(
@@ -27,6 +24,7 @@ def write_zero_shot(
     path: Path,
 ) -> None:
     """The label words that `base` expects after the test rows, as a cell: predictions.jsonl and result.json in `path`."""
+    from headstart.bases.linear_probe import rows_to_fit
     from headstart.bases.pretrained import open_base
     from headstart.tasks.zero_shot import word_scores, zero_shot_logits
 
@@ -39,7 +37,7 @@ def write_zero_shot(
     prompts = prompts_for(data.labels, saved.config.causal, templates, words)
     texts = [e.text for e in data.test]
     unlabelled = [e.text for e in [*data.train, *data.valid]]
-    unlabelled = random.Random(0).sample(unlabelled, min(CALIBRATED_ON, len(unlabelled)))
+    unlabelled = [unlabelled[i] for i in rows_to_fit(len(unlabelled), CALIBRATED_ON)]
     device, long = finetune.get("train", {}).get("device", "cpu"), finetune.get("long", "truncate")
     score = partial(word_scores, saved.model.to(device), saved.tokenizer, long=long, device=device)
     logits = zero_shot_logits(score, prompts, texts, unlabelled)

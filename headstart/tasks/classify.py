@@ -67,7 +67,7 @@ class Classify:
         self.classes, self.score = classes, score
 
     def loss(self, model: Model, batch: ClassBatch) -> tuple[Tensor, float]:
-        return model.head.loss(_hidden(model, batch), batch.target)
+        return model.head.loss(head_input(model, batch), batch.target)
 
     @torch.no_grad()
     def evaluate(self, model: Model, batches: Iterable[ClassBatch]) -> ClassifyScores:
@@ -75,7 +75,7 @@ class Classify:
         target: list[int] = []
         predicted: list[int] = []
         for batch in batches:
-            hidden = _hidden(model, batch)
+            hidden = head_input(model, batch)
             total, count = model.head.loss(hidden, batch.target)
             loss, weight = loss + float(total), weight + count
             target += batch.target.tolist()
@@ -86,7 +86,8 @@ class Classify:
         return scores[self.score], -scores["loss"]  # on a few hundred rows scores tie often
 
 
-def _hidden(model: Model, batch: ClassBatch) -> Tensor:
+def head_input(model: Model, batch: ClassBatch) -> Tensor:
+    """The embedding of each text, (B, D)."""
     if isinstance(batch, PooledBatch):
         return batch.features
     hidden = model.features(batch.ids, batch.mask)
@@ -128,11 +129,11 @@ class ClassifyText:
 
     def batches(self, batch_size: int, seed: int) -> Batches[ClassBatch]:
         """Training batches, for ever."""
-        return RowBatches(self.lengths, batch_size, self._collate, seed)
+        return RowBatches(self.lengths, batch_size, self.collate, seed)
 
     def measured(self) -> Iterable[ClassBatch]:
         """Every row once."""
-        return in_order(self.lengths, EVALUATED_AT_ONCE, self._collate)
+        return in_order(self.lengths, EVALUATED_AT_ONCE, self.collate)
 
     def probabilities(self, model: Model, device: str) -> list[list[float]]:
         """The class probabilities of each row, in the order of the rows."""
@@ -148,7 +149,7 @@ class ClassifyText:
         assert self.features is not None, "only a frozen base reads the rows once for all"
         return self.features(self.texts)  # (rows, D)
 
-    def _collate(self, part: Numbers, rng: Rng) -> ClassBatch:
+    def collate(self, part: Numbers, rng: Rng) -> ClassBatch:
         target = torch.tensor([self.targets[int(i)] for i in part])
         if self.features is not None:
             return PooledBatch(self._read[torch.from_numpy(part)], target, int(self.lengths[part].sum()))

@@ -43,6 +43,7 @@ PRETRAIN = ["pretrain", "{corpus}", "--unit", "line", "--tokenizer", "word", "--
 MASKED = [*PRETRAIN, "--objective", "masked", "--set", "train.accumulate=2"]
 FINETUNE = ["finetune", "{labelled}", "--base", "gpt", "--init", "scratch", "--size", "nano", "--tokenizer", "word", "--epochs", "12",
             "--batch-size", "4", "--set", "train.checkpoint_every=7"]  # fmt: skip
+CONTRASTIVE = [*FINETUNE, "--objective", "contrastive"]
 SENTENCES = [f"{who} {verb} {what} {animal}." for who in ("I", "She", "He") for verb in ("hold", "rub", "see")
              for what in ("a", "the") for animal in ("dog", "cat", "bird", "fish")]  # fmt: skip
 REVIEWS = [f"film {i} was {('dull', 'fine')[i % 2]} to the end,{('bad', 'good')[i % 2]}" for i in range(80)]
@@ -141,7 +142,7 @@ def test_a_killed_pretraining_run_resumes_to_the_same_bits(
     assert what_remains(stopped) == whole
 
 
-@pytest.mark.parametrize("command", [MASKED, FINETUNE], ids=["masked", "finetune"])
+@pytest.mark.parametrize("command", [MASKED, FINETUNE, CONTRASTIVE], ids=["masked", "finetune", "contrastive"])
 def test_a_killed_run_of_another_kind_resumes_to_the_same_bits(
     command: list[str], files: dict[str, str], tmp_path: Path
 ) -> None:

@@ -53,7 +53,7 @@ def test_a_text_is_the_mean_of_its_windows(tiny: Callable[..., TransformerConfig
     found = torch.tensor(probabilities(model, TEXTS, tokenizer, "window"))
     assert_close(found, expected, atol=1e-5, rtol=0)
     text = ClassifyText([Example(t, "ab"[i % 2]) for i, t in enumerate(TEXTS)], "ab", tokenizer, model.base, "window")
-    batch = text._collate(torch.tensor([1, 0]).numpy(), None)  # type: ignore[arg-type]
+    batch = text.collate(torch.tensor([1, 0]).numpy(), None)  # type: ignore[arg-type]
     assert isinstance(batch, WindowBatch)
     loss, count = Classify(2).loss(model, batch)
     assert_close(loss / count, -expected[[1, 0], [1, 0]].log().mean(), atol=1e-5, rtol=0)
