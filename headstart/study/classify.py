@@ -22,6 +22,7 @@ from pathlib import Path
 
 from headstart.config import ClassScore, FinetuneConfig, PretrainConfig
 from headstart.errors import ConfigError, DataError, ModelError, UserError
+from headstart.prompts import prompts_for
 from headstart.runs.disk import write_file
 from headstart.runs.environment import environment
 from headstart.runs.kinds import kind_of
@@ -34,6 +35,8 @@ from headstart.shapes import PRESETS, HuggingFaceConfig
 from headstart.strict_json import to_json
 from headstart.study.baselines import write_baseline
 from headstart.study.plan import (
+    PROMPTED_ARMS,
+    WITHOUT_LABELS,
     BaseRun,
     Cell,
     StudyConfig,
@@ -68,6 +71,8 @@ def run_study(
         every = len(data.train) + len(data.valid)
         if max(cfg.labels) > every:
             raise ConfigError(f"--labels {max(cfg.labels):,}: there are {every:,} training and validation rows.")
+        if any(arm in (*WITHOUT_LABELS, *PROMPTED_ARMS) for arm in cfg.arms):
+            prompts_for(data.labels, True, cfg.prompts, cfg.label_words)  # labels without words are refused now
         state = _begin(out, cfg, data, watch)
         bases = named_bases([*_given(cfg), *_pretrained(out, cfg, watch)]) if cfg.trained else []
         _note_bases(state, bases)

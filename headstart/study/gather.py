@@ -9,7 +9,6 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from headstart.runs.records import read_json
 from headstart.runs.run import Run
 from headstart.schema import parse, read_toml
 from headstart.shapes import PRESETS
+from headstart.study.compared import compared
 from headstart.study.overlap import overlapping
 from headstart.study.plan import COMPUTED, WITHOUT_LABELS, BaseRun, StudyConfig, arms_of, leading_score
 from headstart.study.results import (
@@ -186,7 +186,7 @@ class _Study:
         """Each arm against scratch and against TF-IDF, and arms of one kind against each other; Holm at all labels."""
         found: list[Difference] = []
         for labels in reversed(self.cfg.labels):
-            pairs = self._pairs(self._at(labels))
+            pairs = compared(self._at(labels))
             estimates = [self._difference(a, b) for a, b in pairs]
             adjusted = labels == self.last
             for (a, b), e in zip(pairs, holm(estimates) if adjusted else estimates, strict=True):
@@ -207,15 +207,6 @@ class _Study:
                     )
                 )
         return found
-
-    def _pairs(self, here: Sequence[Taken]) -> list[tuple[Taken, Taken]]:
-        scratch = [t for t in here if t.arm.kind == "scratch"]
-        learned = [t for t in here if t.arm.base and t.arm.kind != "scratch"]
-        linear = [t for t in here if t.arm.kind == "tfidf"]
-        pairs = [(t, s) for t in learned for s in scratch if _same_shape(t, s)]
-        pairs += [(t, b) for t in [*learned, *scratch] for b in linear]
-        pairs += [(a, b) for a, b in combinations(learned, 2) if a.arm.kind == b.arm.kind]
-        return [(a, b) for a, b in pairs if not (a.random and b.random) or set(a.seeds) & set(b.seeds)]
 
     def _difference(self, a: Taken, b: Taken) -> Estimate:
         """On the seeds that both have; an arm without chance in it goes with every seed of the other."""
@@ -364,10 +355,6 @@ def _summary(found: Estimate, scores: Scores) -> Summary:
 
 def _interval(found: Estimate) -> Interval:
     return found.low, found.high
-
-
-def _same_shape(a: Taken, b: Taken) -> bool:
-    return a.arm.base is not None and b.arm.base is not None and a.arm.base.shape == b.arm.base.shape
 
 
 def _between(trained: Sequence[tuple[int, float]], steps: Sequence[int]) -> list[float]:
