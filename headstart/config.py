@@ -203,7 +203,8 @@ class FinetuneConfig(JobConfig):
     prompt: str | None = None  # template with {text}, or auto; the label word follows it, or stands for its {label}
     # Words of the prompt, by label; those not given follow from the names of the labels.
     label_words: dict[str, str] = Field(default_factory=dict)
-    calibrate: bool = False  # with a prompt and few labels: remove the mean of each class over the training texts
+    # With a prompt and few labels: shift the biases until the classes have the labelled shares among all training texts.
+    calibrate: bool = True
     class_weights: bool = False  # balanced: rare classes count as much as frequent ones
     score: ClassScore | None = None  # validation metric that selects the best weights; None: accuracy
     head_dropout: float = Field(0.1, ge=0, lt=1)

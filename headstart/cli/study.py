@@ -59,7 +59,10 @@ def runs(given: Given) -> None:
 @verb(app, "compare")
 def compare(given: Given) -> None:
     """Compare scratch, frozen and tuned bases and baselines on DATA. Over seeds and label counts."""
+    from headstart.study.classify import with_usual_arms
+
     config, out, jobs, dry_run = study_config(given), Path(given["--out"]), given["--jobs"], given["--dry-run"]
+    config = with_usual_arms(config, Bar(given["--quiet"]))
     expected: dict[str, float] | None = None
     if dry_run or not (given["--yes"] or (out / "study.json").exists()):
         from headstart.study.estimate import study_estimate

@@ -45,6 +45,7 @@ from headstart.tasks.classify import (
 )
 from headstart.tasks.contrast import Contrast, PairBatches
 from headstart.tasks.metrics import class_scores
+from headstart.tasks.zero_shot import matching_bias
 from headstart.text.batch import Batches
 from headstart.text.hygiene import refuse_leaks
 from headstart.text.prompted import prompt_tokens
@@ -89,7 +90,7 @@ class Finetuning(Job[FinetuneConfig]):
         cfg = _resolved(_with_prompt(cfg, kept.cfg, data, shape, taken), shape, data)
         pools = _pools(cfg, kept.cfg, shape, pretrained=taken is not None)
         torch.manual_seed(cfg.train.seed)
-        model = build_model(shape, _head_spec(cfg, data.labels, pools[0], tokenizer, shape))
+        model = build_model(shape, _head_spec(cfg, data, pools[0], tokenizer, shape))
         assert isinstance(model.head, ClassHead)
         if taken:
             load_weights(model.base, weights(taken.model.base))
@@ -180,15 +181,17 @@ class Finetuning(Job[FinetuneConfig]):
             self._calibrate()
 
     def _calibrate(self) -> None:
-        """Remove the mean of each class over the training texts, those whose labels were not drawn too."""
+        """Shift the biases until the classes have the shares of the labelled rows among all training texts."""
         head, cfg = self.model.head, self.cfg
         assert isinstance(head, ClassHead)
         texts = [self.unlabelled[i] for i in rows_to_fit(len(self.unlabelled), CALIBRATED_ON)]
         rows, owner, _ = rows_of(texts, self.tokenizer, self.model.base, cfg.long, cfg.whole_prompt)
         with torch.inference_mode():
             logits = head.logits(vectors_of(self.model, rows, owner, len(texts), self.tokenizer.pad, cfg.train.device))
+        counts = torch.bincount(torch.tensor(self.text.targets), minlength=len(self.data.labels))
+        shares = counts / counts.sum()
         with torch.no_grad():
-            head.linear.bias.sub_(logits.mean(0))
+            head.linear.bias.add_(matching_bias(logits, shares.to(logits.device)))
 
     def receipt_after(self, receipt: Mapping[str, Any]) -> Moved:
         after = moved(self.model, receipt["frozen"])
@@ -221,7 +224,7 @@ class Finetuning(Job[FinetuneConfig]):
 
     def save(self, folder: Path, card: str) -> None:
         pool = self.cfg.pool or usual_pool(self.cfg.model)
-        head = _head_spec(self.cfg, self.data.labels, pool, self.tokenizer, self.cfg.model)
+        head = _head_spec(self.cfg, self.data, pool, self.tokenizer, self.cfg.model)
         write_model(folder, Saved(self.model, self.tokenizer, self.cfg.model, head), card)
 
     @classmethod
@@ -294,13 +297,12 @@ def _pools(
     return (settled,) if settled else pools_to_try(shape) if pretrained else (usual_pool(shape),)
 
 
-def _head_spec(
-    cfg: FinetuneConfig, labels: Sequence[str], pool: Pool, tokenizer: Tokenizer, shape: ModelConfig
-) -> HeadSpec:
+def _head_spec(cfg: FinetuneConfig, data: Labelled, pool: Pool, tokenizer: Tokenizer, shape: ModelConfig) -> HeadSpec:
     prompt = cfg.whole_prompt
     tail = prompt_tokens(prompt, tokenizer, shape.causal).tail if prompt else 0
-    biased = bool(prompt) and (cfg.calibrate or cfg.scope == "head")  # a probe and a calibration need one
-    return HeadSpec("classify", tuple(labels), pool, cfg.head_dropout, cfg.long, prompt, tail, biased)
+    calibrated = cfg.calibrate and not data.valid
+    biased = bool(prompt) and (calibrated or cfg.scope == "head")  # a calibration and a probe need one
+    return HeadSpec("classify", tuple(data.labels), pool, cfg.head_dropout, cfg.long, prompt, tail, biased)
 
 
 def _probes(

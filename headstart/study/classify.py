@@ -94,6 +94,27 @@ def run_study(
     return out
 
 
+def with_usual_arms(cfg: StudyConfig, watch: Watch) -> StudyConfig:
+    """`cfg` with the arms of a prompt too, where arms are not given and a base is an external causal language model."""
+    if "arms" in cfg.model_fields_set or not any(_asks_well(base) for base in cfg.bases):
+        return cfg
+    try:
+        prompts_for(split_labelled(cfg.data).labels, True, cfg.prompts, cfg.label_words)
+    except ConfigError as error:
+        watch.note(f"Note: the arms zero-shot and prompt are left out. {error}")
+        return cfg
+    return cfg.model_copy(update={"arms": (*cfg.arms, *WITHOUT_LABELS, PROMPTED_ARMS[0])})
+
+
+def _asks_well(base: str) -> bool:
+    from headstart.bases.pretrained import find_base, is_ours, made_elsewhere, read_shape
+
+    if base in PRESETS or not made_elsewhere(base):
+        return False
+    folder = find_base(base)
+    return not is_ours(folder) and read_shape(folder)[0].causal
+
+
 def _planned(cfg: StudyConfig, out: Path, every: int, score: ClassScore, cell: Cell) -> Planned:
     """A cell as work; its weight are its steps, where the base takes part in them. `every`: all rows to learn from."""
     if cell.arm.base is None:

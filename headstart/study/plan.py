@@ -64,7 +64,7 @@ class StudyConfig(Frozen):
 
     data: LabelledConfig
     bases: tuple[str, ...] = ()  # runs or external models; those pretrained by the study itself come after them
-    arms: tuple[str, ...] = ("majority", "tfidf", "scratch", "frozen", "full")  # or contrastive, last:K, lora
+    arms: tuple[str, ...] = ("majority", "tfidf", "scratch", "frozen", "full")  # or others of ARMS
     seeds: int = Field(5, ge=1)
     labels: tuple[int, ...] = (0,)  # training rows, validation rows included; 0 = all
     prompts: tuple[

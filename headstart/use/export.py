@@ -125,7 +125,7 @@ def _class_tensors(tensors: Mapping[str, Tensor], model_type: str, saved: Saved,
         case _ if saved.config.causal:
             if bool(bias.any()):
                 raise ModelError(
-                    f"{name}: its head has a bias, which {kind.classes}ForSequenceClassification has not. Use export --to onnx."
+                    f"{name}: its head has a bias, which {kind.classes}ForSequenceClassification has not. Use export --to onnx, or fine-tune with --set calibrate=false."
                 )
             return {**rest, "score.weight": weight}
         case "bert":

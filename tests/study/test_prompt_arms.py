@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,13 @@ from headstart.config import PretrainConfig
 from headstart.errors import ConfigError
 from headstart.jobs.pretrain import pretrain
 from headstart.runs.run import Run
+from headstart.runs.watch import Watch
 from headstart.schema import parse
+from headstart.study.classify import with_usual_arms
 from headstart.study.estimate import study_estimate
 from headstart.study.plan import StudyConfig
 from headstart.study.study import Study
+from headstart.text.tokenizer import Tokenizer
 
 KINDS = {"good": ["lovely", "fresh", "tasty", "warm"], "bad": ["awful", "cold", "stale", "bland"]}
 DISHES = ["soup", "bread", "fish", "cake", "rice", "tea", "salad", "curry", "pasta", "pie"]
@@ -160,3 +164,31 @@ def test_from_the_command_line(here: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert {arm["labels"] for arm in found["arms"]} == {0, 8, 64}
+
+
+def test_an_external_language_model_brings_the_prompt_arms_along(
+    here: Path, tmp_path: Path, elsewhere: Callable[..., Any]
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    tokenizer = Tokenizer.load(here / "base")
+    shape = elsewhere("gpt2", vocab_size=tokenizer.size)
+    transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape.settings)).save_pretrained(tmp_path / "gpt2")
+    (tmp_path / "gpt2" / "tokenizer.json").write_text(tokenizer.to_json())
+    notes: list[str] = []
+
+    class Notes(Watch):
+        def note(self, text: str) -> None:
+            notes.append(text)
+
+    def arms(base: Path, **changes: Any) -> tuple[str, ...]:
+        given = {"data": {"train": str(here / "rows.csv")}, "bases": (str(base),), **changes}
+        return with_usual_arms(parse(StudyConfig, given), Notes()).arms
+
+    usual = ("majority", "tfidf", "scratch", "frozen", "full")
+    assert arms(here / "base") == usual
+    assert arms(tmp_path / "gpt2") == (*usual, "zero-shot", "prompt")
+    assert arms(tmp_path / "gpt2", arms=("tfidf",)) == ("tfidf",)
+    assert not notes
+    (tmp_path / "rows.csv").write_text((here / "rows.csv").read_text().replace(",good", ",1").replace(",bad", ",0"))
+    assert arms(tmp_path / "gpt2", data={"train": str(tmp_path / "rows.csv")}) == usual
+    assert "zero-shot and prompt are left out" in notes[0]
