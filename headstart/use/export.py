@@ -80,6 +80,12 @@ def _theirs(saved: Saved, name: str) -> tuple[dict[str, Any], Tensors]:
             "exported; --to onnx takes any."
         )
     classes, causal = KINDS[model_type].classes, cfg.causal
+    padding = KINDS[model_type].padding
+    if padding is not None and saved.tokenizer.pad != padding:
+        raise ModelError(
+            f"{name} pads with the token {saved.tokenizer.pad}, but {classes} of transformers takes the token {padding} "
+            "for padding, wherever it stands. export --to onnx takes any."
+        )
     described = {key: value for key, value in describe_model(saved).items() if key != "headstart"}
     tensors = to_disk(weights(saved.model), cfg)
     if spec.kind == "classify":
