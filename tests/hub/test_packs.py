@@ -35,7 +35,9 @@ def tiny_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("tiny_pack/__init__.py", "raise SystemExit('imported')")
         archive.writestr("tiny_pack/rows.csv", "text,label\na,0\nb,1\n")
-        archive.writestr("tiny_pack-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-pack\nVersion: 1.0\n")
+        # The Python that it is for does not matter: it is not installed.
+        facts = "Metadata-Version: 2.1\nName: tiny-pack\nVersion: 1.0\nRequires-Python: >=99\n"
+        archive.writestr("tiny_pack-1.0.dist-info/METADATA", facts)
         archive.writestr("tiny_pack-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
         archive.writestr("tiny_pack-1.0.dist-info/RECORD", "")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
