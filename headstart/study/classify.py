@@ -33,6 +33,7 @@ from headstart.schema import differences, parse, read_toml, to_toml
 from headstart.shapes import PRESETS, HuggingFaceConfig
 from headstart.strict_json import to_json
 from headstart.study.baselines import write_baseline
+from headstart.study.joined import write_joined
 from headstart.study.plan import (
     BaseRun,
     Cell,
@@ -80,7 +81,9 @@ def run_study(
         with Cells(out, [*first, *final], jobs, watch, expected) as running:
             running.run(first)
             chosen = _chosen(out, tried, score)
-            running.run([plan(cell) for cell in cells(cfg, arms, chosen)])
+            final_cells = cells(cfg, arms, chosen)
+            for stacked in (False, True):  # those of stack take the scores of others
+                running.run([plan(cell) for cell in final_cells if (cell.arm.kind == "stack") == stacked])
         state["rates"] = {f"{arm}~{labels or 'all'}": rate for (arm, labels), rate in chosen.items()}
         state["failures"] = [vars(outcome) for outcome in running.failures]
         _write(out, state)
@@ -91,7 +94,9 @@ def run_study(
 def _planned(cfg: StudyConfig, out: Path, every: int, score: ClassScore, cell: Cell) -> Planned:
     """A cell as work; its weight are its steps, where the base takes part in them. `every`: all rows to learn from."""
     if cell.arm.base is None:
-        return Planned(cell.name, partial(write_baseline, cfg.data, cell.arm.kind, cell.labels, cell.seed), weight=10.0)
+        return Planned(cell.name, partial(write_baseline, cfg, cell.arm.kind, cell.labels, cell.seed), weight=10.0)
+    if not cell.arm.fine_tuned:
+        return Planned(cell.name, partial(write_joined, cfg, cell, out.absolute()), weight=10.0)
     job = finetuning(cfg, cell, (out / "features").absolute(), score)
     steps = float(job.usual_steps(round(0.8 * (cell.labels or every) / job.train.batch_size)))
     first = not (cell.trial or cell.labels or cell.seed)  # the weights of one seed per arm are enough

@@ -22,6 +22,7 @@ TFIDF = (
     8e-4,
     2.5e-4,
 )  # seconds: at least, for each row with cross-validation, and with validation rows to choose on
+STATIC, HYBRID = 3, 8  # times as long as TF-IDF: two weightings of dense rows, or six regressions on both
 HEAD_STEP = 2e-3  # seconds of a step of a head alone
 STARTED = 5.0  # seconds until a process of its own has imported everything
 PAGE = 3.0  # seconds until the results are gathered and drawn
@@ -51,10 +52,13 @@ class Costs:
         """Of one run, but for what the runs on one base share."""
         rows = cell.labels or self.rows
         valid = rows // 5 if rows >= SELECTED_FROM else 0
-        if cell.arm.base is None:
-            least, folded, chosen = TFIDF
-            return least + rows * (chosen if valid >= ENOUGH else folded) if cell.arm.kind == "tfidf" else 0.1
+        least, folded, chosen = TFIDF
+        linear = least + rows * (chosen if valid >= ENOUGH else folded)
+        if cell.arm.base is None or cell.arm.kind == "stack":
+            return 0.1 if cell.arm.kind == "majority" else STATIC * linear if cell.arm.kind == "static" else linear
         cost = self.timed[cell.arm.base.name]
+        if cell.arm.kind == "hybrid":
+            return cost["opening_seconds"] + HYBRID * linear
         steps = max(self.cfg.least_steps, cost["steps"] * rows / self.rows)
         looks = cost["evaluations"] if valid else 1
         if cell.arm.kind == "frozen":  # its optimizer has hardly anything to save
@@ -88,7 +92,7 @@ def study_estimate(cfg: StudyConfig, jobs: int = 1) -> tuple[StudyEstimate, dict
     arms = arms_of(cfg, bases)
     wanted = [*trials(cfg, arms, every), *cells(cfg, arms, {})]
     costs = Costs(cfg, every, len(data.test), dict(zip((base.name for base in bases), timed, strict=False)))
-    transferred = [cell for cell in wanted if cell.arm.base and cell.arm.kind != "scratch"]
+    transferred = [cell for cell in wanted if cell.arm.base and cell.arm.kind not in ("scratch", "stack")]
     shared = dict(costs.shared(cell) for cell in transferred)
     # The base reads every row once for all cells, those of other label counts and the test rows too.
     reading = sum(costs.timed[name]["reading_seconds"] * (every + len(data.test)) for name in {k[0] for k in shared})

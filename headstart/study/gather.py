@@ -24,7 +24,7 @@ from headstart.runs.run import Run
 from headstart.schema import parse, read_toml
 from headstart.shapes import PRESETS
 from headstart.study.overlap import overlapping
-from headstart.study.plan import BaseRun, StudyConfig, arms_of, leading_score
+from headstart.study.plan import NEEDS_NO_LABELS, PARTNERS, BaseRun, StudyConfig, arms_of, leading_score
 from headstart.study.results import (
     ArmResult,
     Calibration,
@@ -118,10 +118,10 @@ class _Study:
             arms=[self._row(t, overlap[t.labels]) for t in self.taken],
             differences=self._differences(),
             labels_needed=self._labels_needed(),
-            curves={t.arm.name: self._curves(t) for t in last if t.arm.base},
+            curves={t.arm.name: self._curves(t) for t in last if t.arm.fine_tuned},
             mistakes={t.arm.name: self._mistakes(t) for t in last if t.arm.kind != "majority"},
             disagreements=self._disagreements([t for t in last if t.arm.kind != "majority"]),
-            receipts=[_receipt(t) for t in last if t.arm.base],
+            receipts=[_receipt(t) for t in last if t.arm.fine_tuned],
             pretraining=[p for base, b in self.bases.items() if (p := _pretraining(base, Path(b["path"])))],
             failures=[Failure(**failure) for failure in self.state.get("failures", [])],
             missing_cells=self.missing,
@@ -171,7 +171,7 @@ class _Study:
         )
 
     def _differences(self) -> list[Difference]:
-        """Each arm against scratch and against TF-IDF, and arms of one kind against each other; Holm at all labels."""
+        """Each arm against scratch and TF-IDF, arms of one kind against each other, and joined arms against their partner; Holm at all labels."""
         found: list[Difference] = []
         for labels in reversed(self.cfg.labels):
             pairs = self._pairs([t for t in self.taken if t.labels == labels])
@@ -200,9 +200,16 @@ class _Study:
         scratch = [t for t in here if t.arm.kind == "scratch"]
         learned = [t for t in here if t.arm.base and t.arm.kind != "scratch"]
         linear = [t for t in here if t.arm.kind == "tfidf"]
-        pairs = [(t, s) for t in learned for s in scratch if _same_shape(t, s)]
-        pairs += [(t, b) for t in [*learned, *scratch] for b in linear]
+        plain = [t for t in here if not t.arm.base and t.arm.kind not in ("majority", "tfidf")]
+        pairs = [(t, s) for t in learned if t.arm.fine_tuned for s in scratch if _same_shape(t, s)]
+        pairs += [(t, b) for t in [*learned, *scratch, *plain] for b in linear]
         pairs += [(a, b) for a, b in combinations(learned, 2) if a.arm.kind == b.arm.kind]
+        pairs += [
+            (a, b)
+            for a in learned
+            for b in learned
+            if a.arm.base == b.arm.base and PARTNERS.get(a.arm.kind) == b.arm.kind
+        ]
         return [(a, b) for a, b in pairs if not (a.random and b.random) or set(a.seeds) & set(b.seeds)]
 
     def _difference(self, a: Taken, b: Taken) -> Estimate:
@@ -221,7 +228,7 @@ class _Study:
         for reference in (t for t in self.taken if t.labels == self.last and t.arm.kind in ("scratch", "tfidf")):
             for arm in self.arms:
                 curve = [t for t in self.taken if t.arm == arm]
-                if arm == reference.arm or arm.kind in ("majority", "scratch") or len(curve) < 2:
+                if arm == reference.arm or arm.kind in ("majority", "scratch", *NEEDS_NO_LABELS) or len(curve) < 2:
                     continue
                 if arm.base and reference.arm.base and arm.base.shape != reference.arm.base.shape:
                     continue

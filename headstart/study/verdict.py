@@ -10,14 +10,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headstart.quantities import counted, points, signed
+from headstart.study.plan import PARTNERS
 from headstart.study.results import ArmResult, Difference, Needed, Results
 
 MOST_WORDS = 120
 MOST_SEEDS, MOST_TIMES_THE_ROWS = 100, 100  # more than these is no advice
-KINDS = ("full", "last", "lora", "frozen", "scratch", "tfidf", "majority")  # which arm of two is spoken of
-PRETRAINED = KINDS[:4]
-WORDS = {"tfidf": "TF-IDF with logistic regression", "majority": "always predicting the majority class"}
-SHORT = {"tfidf": "TF-IDF", "majority": "the majority class"}
+# Which arm of two is spoken of: the first here.
+KINDS = ("full", "last", "lora", "frozen", "stack", "hybrid", "scratch", "static", "lexicon", "tfidf", "majority")
+PRETRAINED = KINDS[:6]
+WORDS = {
+    "tfidf": "TF-IDF with logistic regression",
+    "static": "averaged word vectors with logistic regression",
+    "lexicon": "a sentiment lexicon (VADER)",
+    "majority": "always predicting the majority class",
+}
+SHORT = {
+    "tfidf": "TF-IDF",
+    "static": "averaging word vectors",
+    "lexicon": "a sentiment lexicon",
+    "majority": "the majority class",
+}
 
 
 @dataclass(frozen=True)
@@ -89,8 +101,9 @@ class _Study:
         Of several bases the best leads; the intervals are adjusted for all of them.
         """
 
-        def first(gap: Gap) -> tuple[bool, int, int, float]:
-            return not self._asks(gap), self._order(gap.b), self._order(gap.a), -_mean(self.arms[gap.a])
+        def first(gap: Gap) -> tuple[bool, bool, int, int, float]:
+            order = self._order(gap.b), self._order(gap.a)
+            return not self._asks(gap), self._adds_tfidf(gap), *order, -_mean(self.arms[gap.a])
 
         return min(self.here, key=first, default=None)
 
@@ -124,6 +137,7 @@ class _Study:
         yield from self._beside_linear(lead)
         yield from self._bases(lead)
         yield from self._others(lead)
+        yield from self._beside_tfidf(lead)
         yield from self._with_fewer(lead, sorted(smaller, key=lambda gap: gap.labels))
         yield from self._labels_needed(lead)
         yield from self._floor()
@@ -160,6 +174,11 @@ class _Study:
         others = [self._compared(gap) for gap in self.here if self._asks(gap) and gap.a != lead.a]
         if others:
             yield 4, "Of the other arms, " + "; ".join(others)
+
+    def _beside_tfidf(self, lead: Gap) -> Iterator[tuple[int, str]]:
+        added = [self._compared(gap) for gap in self.here if self._adds_tfidf(gap) and gap != lead]
+        if added:
+            yield 1, "Joined with TF-IDF, " + "; ".join(added)
 
     def _bases(self, lead: Gap) -> Iterator[tuple[int, str]]:
         between = [self._compared(g) for g in self.here if self.kinds[g.a] == self.kinds[g.b] and g != lead]
@@ -273,6 +292,10 @@ class _Study:
         """Whether the comparison is of pretraining with none."""
         return self.kinds[gap.a] in PRETRAINED and self.kinds[gap.b] == "scratch"
 
+    def _adds_tfidf(self, gap: Gap) -> bool:
+        """Whether the comparison is of a base joined with TF-IDF, and the same base alone."""
+        return PARTNERS.get(self.kinds[gap.a]) == self.kinds[gap.b]
+
     def _order(self, name: str) -> int:
         kind = self.kinds.get(name, "")
         return KINDS.index(kind) if kind in KINDS else len(KINDS)
@@ -283,7 +306,8 @@ class _Study:
     def _gap(self, row: Difference) -> Gap:
         low, high = (100 * end for end in row.interval)
         gap = Gap(row.a, row.b, row.labels, 100 * row.difference, low, high, row.over, row.adjusted, row.needed)
-        return gap.turned() if self._order(gap.a) > self._order(gap.b) else gap
+        turned = self._order(gap.a) > self._order(gap.b) and not self._adds_tfidf(gap)
+        return gap.turned() if turned else gap
 
 
 def _mean(arm: ArmResult) -> float:
