@@ -33,7 +33,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "Study": (
         Flag("--base", "A pretrained run; an external model: a folder, minilm, mpnet, smollm2, hf:NAME; for scratch alone gpt, bert or classic; may "
              "be given several times.", COMPARE, "bases", many=True, place=placed_base, complete=runs),
-        Flag("--arms", "Out of majority (class), tfidf, static, scratch, frozen, last:K, lora, full, hybrid, stack; with commas. [default: "
+        Flag("--arms", "Out of majority (class), tfidf, static, lexicon, scratch, frozen, last:K, lora, full, hybrid, stack; with commas. [default: "
              "majority,tfidf,scratch,frozen,full]", COMPARE, "arms", commas=True),
         Flag("--labels", "Label counts to compare at: 50,200,800,all. [default: all]", COMPARE, "labels", commas=True, place=label_count),
         Flag("--model", "Model; may be given several times. [default: gru, gru-additive, attention, transformer]", GRID, "models", many=True),

@@ -1,4 +1,4 @@
-"""What a transformer has to beat: linear models on TF-IDF and on word vectors, and always predicting the majority class. No torch."""
+"""What a transformer has to beat: linear models on TF-IDF and on word vectors, a lexicon, and always predicting the majority class. No torch."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from headstart.bases.regression import Regression, Standard, clearly_better, fit_regression
+from headstart.hub.packs import get_pack
 from headstart.runs.disk import write_file
 from headstart.strict_json import to_json
+from headstart.study.lexicon import lexicon_probabilities, polarities
 from headstart.study.plan import StudyConfig
 from headstart.tasks.metrics import class_scores
 from headstart.text.split import Labelled, draw, split_labelled
-from headstart.text.word_vectors import known_vectors
+from headstart.text.word_vectors import known_vectors, vector_files
 
 CS = (1.0, 10.0, 100.0)  # inverse regularization; 1 is far too little with few rows: measured in docs/log.md
 USUAL_C = 10.0
@@ -93,6 +95,13 @@ def _means(
     return found
 
 
+def lexicon(data: Labelled, polarity: Mapping[str, str]) -> Baseline:
+    """What VADER's score of each test text says; nothing is learned."""
+    began = time.perf_counter()
+    probabilities = lexicon_probabilities([e.text for e in data.test], polarities(data.labels, polarity))
+    return Baseline("lexicon", probabilities, time.perf_counter() - began)
+
+
 def tfidf_rows(data: Labelled) -> dict[str, Any]:
     """The TF-IDF vectors of each part, fitted to the training texts: words and pairs of words, each row of length 1."""
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
@@ -127,6 +136,15 @@ def by_label(model: Any, rows: Any, labels: Sequence[str]) -> list[dict[str, flo
     return [dict(zip(names, row, strict=True)) for row in model.predict_proba(rows).tolist()]
 
 
+def refuse_impossible(cfg: StudyConfig, data: Labelled) -> None:
+    """An error before anything is trained, where a baseline has no use for the labels or cannot find its files."""
+    if "lexicon" in cfg.arms:
+        polarities(data.labels, cfg.polarity)
+        get_pack("vader")
+    if "static" in cfg.arms:
+        vector_files(cfg.static_vectors)
+
+
 def write_baseline(cfg: StudyConfig, kind: str, labels: int, seed: int, path: Path) -> None:
     """A baseline on `labels` rows (0: all) drawn with `seed`, as a cell: predictions.jsonl and result.json in `path`."""
     whole = split_labelled(cfg.data)
@@ -138,6 +156,8 @@ def write_baseline(cfg: StudyConfig, kind: str, labels: int, seed: int, path: Pa
             made = tfidf(data)
         case "static":
             made = static(data, cfg.static_vectors)
+        case "lexicon":
+            made = lexicon(data, cfg.polarity)
         case _:
             raise AssertionError(f"no baseline: {kind}")
     write_cell(data, made, path)

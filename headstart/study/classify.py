@@ -32,7 +32,7 @@ from headstart.runs.watch import Watch
 from headstart.schema import differences, parse, read_toml, to_toml
 from headstart.shapes import PRESETS, HuggingFaceConfig
 from headstart.strict_json import to_json
-from headstart.study.baselines import write_baseline
+from headstart.study.baselines import refuse_impossible, write_baseline
 from headstart.study.joined import write_joined
 from headstart.study.plan import (
     BaseRun,
@@ -68,6 +68,7 @@ def run_study(
         every = len(data.train) + len(data.valid)
         if max(cfg.labels) > every:
             raise ConfigError(f"--labels {max(cfg.labels):,}: there are {every:,} training and validation rows.")
+        refuse_impossible(cfg, data)
         state = _begin(out, cfg, data, watch)
         bases = named_bases([*_given(cfg), *_pretrained(out, cfg, watch)]) if cfg.trained else []
         _note_bases(state, bases)

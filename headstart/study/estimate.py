@@ -55,7 +55,13 @@ class Costs:
         least, folded, chosen = TFIDF
         linear = least + rows * (chosen if valid >= ENOUGH else folded)
         if cell.arm.base is None or cell.arm.kind == "stack":
-            return 0.1 if cell.arm.kind == "majority" else STATIC * linear if cell.arm.kind == "static" else linear
+            return (
+                0.1
+                if cell.arm.kind in ("majority", "lexicon")
+                else STATIC * linear
+                if cell.arm.kind == "static"
+                else linear
+            )
         cost = self.timed[cell.arm.base.name]
         if cell.arm.kind == "hybrid":
             return cost["opening_seconds"] + HYBRID * linear

@@ -20,11 +20,11 @@ from headstart.errors import ConfigError
 from headstart.schema import Frozen, merge, parse
 from headstart.text.split import SELECTED_FROM, Labelled
 
-BASELINES = ("majority", "tfidf", "static")  # arms without a transformer, in baselines.py
+BASELINES = ("majority", "tfidf", "static", "lexicon")  # arms without a transformer, in baselines.py
 JOINED = ("hybrid", "stack")  # a base and TF-IDF, in joined.py: not fine-tuned themselves
 PARTNERS = {"hybrid": "frozen", "stack": "full"}  # what they are without TF-IDF
-NEEDS_NO_LABELS: tuple[str, ...] = ()  # arms that are the same at every label count
-ARM = r"majority|tfidf|static|hybrid|stack|scratch|frozen|full|lora|last:[1-9]\d*"
+NEEDS_NO_LABELS = ("lexicon",)  # arms that are the same at every label count
+ARM = r"majority|tfidf|static|lexicon|hybrid|stack|scratch|frozen|full|lora|last:[1-9]\d*"
 # Tried on the validation rows; the middle one is used where there are too few to choose on. The head of a frozen base
 # starts from a linear probe, its optimum but for the regularization; an external model was pretrained for long.
 RATES = {"frozen": (1e-4, 3e-4, 1e-3), "other": (3e-4, 1e-3, 3e-3)}
@@ -51,6 +51,7 @@ class StudyConfig(Frozen):
     least_steps: int = Field(300, ge=1)  # at least, however few the labels
     strict_leakage: bool = False  # reject test rows that are also training rows
     static_vectors: str = "english-vectors"  # of the arm static: a pack, a .vec file or the folder of a spaCy pipeline
+    polarity: dict[str, str] = Field(default_factory=dict)  # of the arm lexicon: label -> negative, neutral or positive
     objectives: tuple[Objective, ...] = ("causal",)  # each gives a base, when there is a corpus to pretrain on
     pretrain: dict[str, Any] = Field(
         default_factory=dict
@@ -65,7 +66,7 @@ class StudyConfig(Frozen):
         strange = [arm for arm in arms if not re.fullmatch(ARM, arm)]
         if strange or not arms:
             raise ValueError(
-                f"unknown arm '{', '.join(strange)}'; an arm is majority, tfidf, static, scratch, frozen, last:K, "
+                f"unknown arm '{', '.join(strange)}'; an arm is majority, tfidf, static, lexicon, scratch, frozen, last:K, "
                 "lora, full, hybrid or stack"
             )
         return tuple(dict.fromkeys(arms))
@@ -122,7 +123,7 @@ class BaseRun:
 @dataclass(frozen=True)
 class Arm:
     name: str
-    kind: str  # majority, tfidf, static, scratch, frozen, last:K, lora, full, hybrid, stack
+    kind: str  # majority, tfidf, static, lexicon, scratch, frozen, last:K, lora, full, hybrid, stack
     base: BaseRun | None = None
 
     @property
