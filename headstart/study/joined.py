@@ -3,7 +3,8 @@
 Both are arms for comparison: they write what they predict of the test rows, as a baseline does, and no model.
 
 hybrid: the TF-IDF vector of a text, of length 1, beside what the frozen base makes of it, standardized and divided by the
-root of its width, so that it has the length 1 on average and one C suits both. The weight of the base's block is chosen as C is.
+root of its width, so that it has the length 1 on average. The two are weighted so that a row has the length 1 whatever the share of
+the base in it, and one C suits all shares. The share is chosen as C is.
 
 stack: the scores of the tuned model and of TF-IDF, both trained on the training rows, in a log-linear pool (Genest and
 Zidek, 1986): p(c) is proportional to p1(c)^a p2(c)^b. The exponents are fitted to the validation rows by a conditional logistic
@@ -32,7 +33,7 @@ from headstart.study.taken import read_predictions
 from headstart.text.read import Example
 from headstart.text.split import Labelled, draw, split_labelled
 
-USUAL_WEIGHT, WEIGHTS = 1.0, (0.3, 3.0)  # of the base's features beside TF-IDF; the others that are tried
+USUAL_SHARE, SHARES = 0.5, (0.1, 0.9)  # of the base in the squared length of a row; the others that are tried
 VALID_PREDICTIONS = "valid_predictions.jsonl"  # of a fine-tuned cell
 PENALTY = 1.0  # on the squared distance of an exponent from 1/2
 SMALLEST = 1e-6  # probability
@@ -64,27 +65,30 @@ def hybrid(cfg: StudyConfig, cell: Cell, data: Labelled, features: Path) -> Base
     assert isinstance(job.model.head, ClassHead), "a classifier has one"
     states = {name: job.text.features([e.text for e in rows]).numpy() for name, rows in data.parts().items() if rows}
     importance = dict(enumerate(job.model.head.weights.tolist()))
-    weight, found, rows = _fit_hybrid(data, states, importance)
+    share, found, rows = _fit_hybrid(data, states, importance)
     seconds, size = time.perf_counter() - began, int(found.model.coef_.size)
-    chosen = {"weight": weight, "pool": job.cfg.pool}
+    chosen = {"share": share, "pool": job.cfg.pool}
     return Baseline("hybrid", by_label(found.model, rows["test"], data.labels), seconds, found.c, size, chosen)
 
 
 def _fit_hybrid(
     data: Labelled, states: Mapping[str, Any], importance: Mapping[int, float]
 ) -> tuple[float, Regression, dict[str, Any]]:
-    """The weight of the base's block, the regression, and the rows of each part as it takes them."""
+    """The share of the base, the regression, and the rows of each part as it takes them."""
     words, standard = tfidf_rows(data), Standard.of(states["train"])
 
-    def joined(weight: float) -> dict[str, Any]:
-        return {name: hstack([part, weight * standard.unit(states[name])], "csr") for name, part in words.items()}
+    def joined(share: float) -> dict[str, Any]:
+        return {
+            name: hstack([np.sqrt(1 - share) * part, np.sqrt(share) * standard.unit(states[name])], "csr")
+            for name, part in words.items()
+        }
 
-    best = USUAL_WEIGHT, fit_parts(data, rows := joined(USUAL_WEIGHT), importance=importance), rows
+    best = USUAL_SHARE, fit_parts(data, rows := joined(USUAL_SHARE), importance=importance), rows
     usual = best[1]
-    for weight in WEIGHTS if len(usual.hits) else ():
-        found = fit_parts(data, rows := joined(weight), (usual.c,), usual.c, importance)
+    for share in SHARES if len(usual.hits) else ():
+        found = fit_parts(data, rows := joined(share), (usual.c,), usual.c, importance)
         if clearly_better(found.hits, usual.hits) and found.hits.mean() > best[1].hits.mean():
-            best = weight, found, rows
+            best = share, found, rows
     return best
 
 

@@ -11,6 +11,7 @@ import pytest
 from scipy.optimize import approx_fprime
 from scipy.special import softmax
 
+from headstart.bases.regression import clearly_better
 from headstart.config import PretrainConfig
 from headstart.errors import ConfigError
 from headstart.jobs.pretrain import pretrain
@@ -164,25 +165,38 @@ def test_a_pool_of_equals_is_either_of_them() -> None:
 
 def labelled(train: int, test: int = 40) -> Labelled:
     """Rows whose label no word tells."""
-    rows = [Example(f"film {i % 7} {i % 3}", "pos" if i % 2 else "neg") for i in range(train + test)]
+    rng = np.random.default_rng(1)
+    rows = [
+        Example(" ".join(f"w{word}" for word in rng.integers(0, 300, size=8)), "pos" if i % 2 else "neg")
+        for i in range(train + test)
+    ]
     return Labelled(rows[:train], [], rows[train:], ["neg", "pos"])
 
 
-def test_the_block_of_the_base_gets_more_weight_where_that_is_clearly_better() -> None:
-    data, rng = labelled(120), np.random.default_rng(0)
-    even = {0: 1.0, 1: 1.0}
+@pytest.mark.parametrize(("width", "signal"), [(5, 0.6), (40, 0.15), (2, 1.2), (20, 0.0)])
+def test_another_share_is_taken_only_where_it_is_clearly_better(
+    width: int, signal: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, rng = labelled(300), np.random.default_rng(0)
+    states = {
+        name: rng.normal(size=(len(rows), width)) + signal * np.array([[e.label == "pos"] for e in rows])
+        for name, rows in data.parts().items()
+        if rows
+    }
+    share, found, _ = _fit_hybrid(data, states, {0: 1.0, 1: 1.0})
+    monkeypatch.setattr(joined, "SHARES", ())
+    _, usual, _ = _fit_hybrid(data, states, {0: 1.0, 1: 1.0})
+    assert (share != joined.USUAL_SHARE) == clearly_better(found.hits, usual.hits)
 
-    def states(signal: float) -> dict[str, np.ndarray]:
-        return {
-            name: rng.normal(size=(len(rows), 40)) + signal * np.array([[e.label == "pos"] for e in rows])
-            for name, rows in data.parts().items()
-            if rows
-        }
 
-    _, found, rows = _fit_hybrid(data, states(0.8), even)
-    assert found.model.score(rows["test"], [data.labels.index(e.label) for e in data.test]) > 0.9
-    weight, _, _ = _fit_hybrid(data, states(0.0), even)
-    assert weight == joined.USUAL_WEIGHT
+def test_words_that_no_label_depends_on_get_the_smaller_share() -> None:
+    data, rng = labelled(300), np.random.default_rng(0)
+    states = {
+        name: rng.normal(size=(len(rows), 5)) + 0.6 * np.array([[e.label == "pos"] for e in rows])
+        for name, rows in data.parts().items()
+        if rows
+    }
+    assert _fit_hybrid(data, states, {0: 1.0, 1: 1.0})[0] == 0.9
 
 
 def test_both_blocks_have_the_same_length() -> None:
@@ -192,8 +206,8 @@ def test_both_blocks_have_the_same_length() -> None:
         for name, rows in data.parts().items()
         if rows
     }
-    weight, _, rows = _fit_hybrid(data, states, {0: 1.0, 1: 1.0})
-    words, base = rows["train"][:, :-64], rows["train"][:, -64:] / weight
+    share, _, rows = _fit_hybrid(data, states, {0: 1.0, 1: 1.0})
+    words, base = rows["train"][:, :-64] / np.sqrt(1 - share), rows["train"][:, -64:] / np.sqrt(share)
     assert np.sqrt(words.multiply(words).sum(1)).mean() == pytest.approx(1.0)
     assert np.sqrt(base.multiply(base).sum(1).mean()) == pytest.approx(1.0, abs=0.1)
 
