@@ -212,7 +212,7 @@ class FinetuneConfig(JobConfig):
     epochs: int = Field(10, ge=1)
     least_steps: int = Field(0, ge=0)  # minimum, if the epochs need fewer; 0: 200 where no validation rows are left
     features: str | None = None  # folder that caches the features of the frozen base between runs
-    predictions: Literal["texts", "labels", "none"] = "texts"  # kept of the test rows; none: they are not used
+    predictions: Literal["texts", "labels", "validation", "none"] = "texts"  # of test rows; validation: of both
     check: bool = True  # look for duplicates among the rows; a study looks once for all its runs
     strict_leakage: bool = False  # reject test rows that are also training rows
     data: LabelledConfig

@@ -31,10 +31,11 @@ RUNS = ("export", "inspect", "generate", "predict", "evaluate", "match evaluate"
 
 GROUPS: dict[str, tuple[Flag, ...]] = {
     "Study": (
-        Flag("--base", "A pretrained run; an external model: a folder, minilm, smollm2, hf:NAME; for scratch alone gpt, bert or classic; may "
+        Flag("--base", "A pretrained run; an external model: a folder, minilm, mpnet, smollm2, hf:NAME; for scratch alone gpt, bert or classic; may "
              "be given several times.", COMPARE, "bases", many=True, place=placed_base, complete=runs),
-        Flag("--arms", "Out of majority (class), tfidf, scratch, frozen, contrastive, last:K, lora, full, zero-shot, prompt, prompt:frozen, prompt:lora; "
-             "with commas. [default: majority,tfidf,scratch,frozen,full; with an external causal language model also zero-shot,prompt]", COMPARE, "arms", commas=True),
+        Flag("--arms", "Out of majority (class), tfidf, static, lexicon, scratch, frozen, contrastive, last:K, lora, full, hybrid, stack, zero-shot, "
+             "prompt, prompt:frozen, prompt:lora; with commas. [default: majority,tfidf,scratch,frozen,full; with an external causal language "
+             "model also zero-shot,prompt]", COMPARE, "arms", commas=True),
         Flag("--labels", "Label counts to compare at: 50,200,800,all. [default: all]", COMPARE, "labels", commas=True, place=label_count),
         Flag("--model", "Model; may be given several times. [default: gru, gru-additive, attention, transformer]", GRID, "models", many=True),
         Flag("--hidden", "Hidden size; may be given several times. [default: 32, 64]", GRID, "hidden", int, many=True),
@@ -124,9 +125,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
              "data.group_column"),
     ),
     "Model": (
-        Flag("--base", "Continue training a run or an external model: a folder, minilm, smollm2, hf:NAME.", PRETRAIN, "base",
+        Flag("--base", "Continue training a run or an external model: a folder, minilm, mpnet, smollm2, hf:NAME.", PRETRAIN, "base",
              place=placed_base, complete=runs),
-        Flag("--base", "A pretrained run; an external model: a folder, minilm, smollm2, hf:NAME; a preset with --init scratch.", FINETUNE,
+        Flag("--base", "A pretrained run; an external model: a folder, minilm, mpnet, smollm2, hf:NAME; a preset with --init scratch.", FINETUNE,
              "base", place=placed_base, complete=runs, needed="--base (a run of headstart pretrain, or gpt with --init scratch)"),
         Flag("--init", "pretrained or scratch. [default: pretrained]", FINETUNE, "init"),
         Flag("--preset", "gpt, bert or classic. [default: gpt; bert when masked or distilled]", PRETRAIN, "model.preset", settled=True),

@@ -214,6 +214,9 @@ class Finetuning(Job[FinetuneConfig]):
         predicted = most_probable(scores)
         with_texts = self.cfg.predictions == "texts"
         run.write_lines("predictions.jsonl", prediction_records(self.data.test, labels, scores, with_texts))
+        if self.cfg.predictions == "validation" and self.data.valid:
+            held_out = self.valid.probabilities(self.model, self.cfg.train.device)
+            run.write_lines("valid_predictions.jsonl", prediction_records(self.data.valid, labels, held_out, False))
         clean = sorted(set(range(len(predicted))) - set(overlap))
         targets, guesses = [text.targets[i] for i in clean], [predicted[i] for i in clean]
         rest = class_scores(targets, guesses, len(labels)) if overlap and clean else None

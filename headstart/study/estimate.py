@@ -15,7 +15,6 @@ from headstart.jobs.estimate import Cost, estimate
 from headstart.prompts import CALIBRATED_ON
 from headstart.shapes import PRESETS
 from headstart.study.plan import (
-    COMPUTED,
     PROMPTED_ARMS,
     BaseRun,
     Cell,
@@ -34,6 +33,7 @@ TFIDF = (
     8e-4,
     2.5e-4,
 )  # seconds: at least, for each row with cross-validation, and with validation rows to choose on
+STATIC, HYBRID = 3, 8  # times as long as TF-IDF: two weightings of dense rows, or six regressions on both
 HEAD_STEP = 2e-3  # seconds of a step of a head alone
 STARTED = 5.0  # seconds until a process of its own has imported everything
 TEMPLATES = 2  # of a family of labels, for most
@@ -65,13 +65,22 @@ class Costs:
         """Of one run, but for what the runs on one base share."""
         rows = cell.labels or self.rows
         valid = rows // 5 if rows >= SELECTED_FROM else 0
-        if cell.arm.base is None:
-            least, folded, chosen = TFIDF
-            return least + rows * (chosen if valid >= ENOUGH else folded) if cell.arm.kind == "tfidf" else 0.1
+        least, folded, chosen = TFIDF
+        linear = least + rows * (chosen if valid >= ENOUGH else folded)
+        if cell.arm.base is None or cell.arm.kind == "stack":
+            return (
+                0.1
+                if cell.arm.kind in ("majority", "lexicon")
+                else STATIC * linear
+                if cell.arm.kind == "static"
+                else linear
+            )
         cost = self.timed[cell.arm.base.name]
         if cell.labels is None:  # every template is a pass over the test rows and those for calibration
             passes = len(self.cfg.prompts) or TEMPLATES
             return cost["opening_seconds"] + passes * (self.test + CALIBRATED_ON) * cost["reading_seconds"]
+        if cell.arm.kind == "hybrid":
+            return cost["opening_seconds"] + HYBRID * linear
         steps = max(self.cfg.least_steps, cost["steps"] * rows / self.rows)
         looks = cost["evaluations"] if valid else 1
         if cell.arm.kind in PROMPTED_ARMS:
@@ -122,7 +131,11 @@ def study_estimate(cfg: StudyConfig, jobs: int = 1) -> tuple[StudyEstimate, dict
     arms = arms_of(cfg, bases)
     wanted = [*trials(cfg, arms, every), *cells(cfg, arms, {})]
     costs = Costs(cfg, every, len(data.test), dict(zip((base.name for base in bases), timed, strict=False)))
-    probed = [c for c in wanted if c.arm.base and c.arm.kind not in ("scratch", *COMPUTED, *PROMPTED_ARMS)]
+    probed = [
+        c
+        for c in wanted
+        if c.arm.base and c.labels is not None and c.arm.kind not in ("scratch", "stack", *PROMPTED_ARMS)
+    ]
     shared = dict(costs.shared(cell) for cell in probed)
     # The base reads every row once for all cells, those of other label counts and the test rows too.
     reading = sum(costs.timed[name]["reading_seconds"] * (every + len(data.test)) for name in {k[0] for k in shared})
