@@ -163,13 +163,14 @@ def _show_arms(results: Results) -> None:
 
 @verb(app, "demo")
 def demo(given: Given) -> None:
-    """Run the main job on public film reviews. Pretrains, fine-tunes, compares, concludes: about four minutes."""
+    """Run the main job on public film reviews. Pretrains, fine-tunes, compares, concludes: about five minutes."""
     from headstart.study.demo import run_demo
 
-    made = run_demo(Path(given["--out"]), Bar(given["--quiet"]))
+    made = run_demo(Path(given["--out"]), Bar(given["--quiet"]), given["--packs"])
     study = made.study
     if given["--json"]:
-        also = {"predictions": made.predictions, "generated": made.generated, "page": str(study.page)}
+        asked = made.asked.results.plain() if made.asked else None
+        also = {"predictions": made.predictions, "generated": made.generated, "page": str(study.page), "asked": asked}
         show_json({**study.results.plain(), **also})
         return
     _show_arms(study.results)
@@ -181,3 +182,6 @@ def demo(given: Given) -> None:
     show()
     show(study.verdict)
     show(f"the whole page: {study.page}")
+    if made.asked:
+        show("\nA pretrained language model on the same rows, asked in words:\n")
+        _show_study(made.asked, as_json=False)

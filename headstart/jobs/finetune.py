@@ -53,6 +53,8 @@ from headstart.text.read import text_files
 from headstart.text.split import Labelled, LabelledFacts, draw, split_labelled
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
 
+FEW = 10  # times as many rows as labels are drawn: the base reads those that are drawn, not all for all runs
+
 
 def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:
     """Train a classifier on `cfg.data` into the run directory `out`; its result."""
@@ -72,7 +74,7 @@ class Finetuning(Job[FinetuneConfig]):
     task: Classify
     batches: Batches[ClassBatch]
     probes: tuple[Probe, ...] = ()  # linear probes of the base, its own pooling first; none on fresh weights
-    unlabelled: tuple[str, ...] = ()  # all training and validation texts, those whose labels were not drawn too
+    unlabelled: Sequence[str] = ()  # some training and validation texts, those whose labels were not drawn too
     fitted_head: FittedHead | None = None  # of contrastive fine-tuning
 
     @classmethod
@@ -103,13 +105,10 @@ class Finetuning(Job[FinetuneConfig]):
             ClassifyText(rows, data.labels, tokenizer, model.base, cfg.long, cfg.whole_prompt)
             for rows in data.parts().values()
         )
-        fitted = [text.texts[i] for i in rows_to_fit(len(text.texts))]
-        every = [e.text for rows in whole.parts().values() for e in rows]  # of other runs and of the test too
-        read = every if cfg.features or cfg.scope == "head" else [*fitted, *valid.texts]
-        features = FrozenFeatures(model, tokenizer, cfg, read, pools)
-        probes = (
-            _probes(cfg, model.head, pools, features, text, valid) if taken else ()
-        )  # fresh weights: nothing to probe
+        unlabelled = _sample([e.text for e in [*whole.train, *whole.valid]])
+        features = FrozenFeatures(model, tokenizer, cfg, _read_by_base(cfg, whole, data, unlabelled), pools)
+        # Fresh weights have nothing to probe.
+        probes = _probes(cfg, model.head, pools, features, text, valid) if taken else ()
         pool = best_probe(probes).pool if probes else pools[0]
         if not cfg.prompt:
             model.head.pool = POOLS[pool]
@@ -124,7 +123,6 @@ class Finetuning(Job[FinetuneConfig]):
                 part.features = partial(features, pool)
         batches = text.batches(cfg.train.batch_size, cfg.train.seed)
         cfg, task = cfg.model_copy(update={"pool": pool}), Classify(len(data.labels), cfg.score or "accuracy")
-        unlabelled = tuple(e.text for e in [*whole.train, *whole.valid])
         fitted_head = FittedHead(text, valid, pool, cfg.train.device) if cfg.objective == "contrastive" else None
         if fitted_head:
             model.head.requires_grad_(False)  # gradients train the base alone
@@ -184,10 +182,14 @@ class Finetuning(Job[FinetuneConfig]):
         """Shift the biases until the classes have the shares of the labelled rows among all training texts."""
         head, cfg = self.model.head, self.cfg
         assert isinstance(head, ClassHead)
-        texts = [self.unlabelled[i] for i in rows_to_fit(len(self.unlabelled), CALIBRATED_ON)]
-        rows, owner, _ = rows_of(texts, self.tokenizer, self.model.base, cfg.long, cfg.whole_prompt)
+        texts, device = self.unlabelled, cfg.train.device
         with torch.inference_mode():
-            logits = head.logits(vectors_of(self.model, rows, owner, len(texts), self.tokenizer.pad, cfg.train.device))
+            if self.text.features is not None:
+                vectors = self.text.features(texts).to(device)
+            else:
+                rows, owner, _ = rows_of(texts, self.tokenizer, self.model.base, cfg.long, cfg.whole_prompt)
+                vectors = vectors_of(self.model, rows, owner, len(texts), self.tokenizer.pad, device)
+            logits = self.model.eval().head.logits(vectors)
         counts = torch.bincount(torch.tensor(self.text.targets), minlength=len(self.data.labels))
         shares = counts / counts.sum()
         with torch.no_grad():
@@ -306,6 +308,23 @@ def _head_spec(cfg: FinetuneConfig, data: Labelled, pool: Pool, tokenizer: Token
     calibrated = cfg.calibrate and not data.valid
     biased = bool(prompt) and (calibrated or cfg.scope == "head")  # a calibration and a probe need one
     return HeadSpec("classify", tuple(data.labels), pool, cfg.head_dropout, cfg.long, prompt, tail, biased)
+
+
+def _sample(texts: Sequence[str]) -> list[str]:
+    """Texts to calibrate on."""
+    return [texts[i] for i in rows_to_fit(len(texts), CALIBRATED_ON)]
+
+
+def _read_by_base(
+    cfg: FinetuneConfig, whole: Labelled, data: Labelled, unlabelled: Sequence[str]
+) -> list[Sequence[str]]:
+    """Groups of texts of which the frozen base makes features: those of other runs too, where they are kept or all are needed."""
+    train, valid, test = ([e.text for e in rows] for rows in data.parts().values())
+    if not cfg.features and cfg.scope != "head":
+        return [[*(train[i] for i in rows_to_fit(len(train))), *valid]]
+    every = [e.text for rows in whole.parts().values() for e in rows]
+    few = cfg.data.labels and len(every) - len(test) > FEW * cfg.data.labels
+    return [test, [*train, *valid], unlabelled] if few else [every]
 
 
 def _probes(

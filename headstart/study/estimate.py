@@ -12,6 +12,7 @@ from typing import TypedDict
 from headstart.bases.regression import ENOUGH
 from headstart.config import FinetuneConfig, JobConfig, Objective
 from headstart.jobs.estimate import Cost, estimate
+from headstart.jobs.finetune import FEW
 from headstart.prompts import CALIBRATED_ON
 from headstart.shapes import PRESETS
 from headstart.study.plan import (
@@ -100,10 +101,18 @@ class Costs:
         job = finetuning(self.cfg, cell, Path(), "accuracy")
         steps = job.usual_steps(-(-(rows - valid) // job.train.batch_size), few=not valid)
         read = (job.epochs * valid if valid else CALIBRATED_ON) + (0 if cell.trial else self.test)
-        if job.scope == "head":  # reads all rows in its prompt, once
-            return cost["opening_seconds"] + (self.rows + self.test) * cost["reading_seconds"] / max(1, self.cfg.seeds)
+        if job.scope == "head":  # the test rows are read once for all seeds
+            shared = (self.test + CALIBRATED_ON) / max(1, self.cfg.seeds)
+            return cost["opening_seconds"] + (rows + shared) * cost["reading_seconds"]
         update = cost["update_seconds"] * job.train.batch_size / USUAL_BATCH
         return cost["opening_seconds"] + steps * update + read * cost["reading_seconds"]
+
+    def reading(self, base: str, keys: Sequence[tuple[str, int, int]]) -> float:
+        """The pass of a frozen base over the rows: the test rows, and all others once or those that each cell draws."""
+        counts = [labels for _, labels, _ in keys]
+        whole = any(not labels or self.rows <= FEW * labels for labels in counts)
+        drawn = sum(labels for labels in counts if labels and self.rows > FEW * labels)
+        return self.timed[base]["reading_seconds"] * (self.test + drawn + (self.rows if whole else 0))
 
     def shared(self, cell: Cell) -> tuple[tuple[str, int, int], float]:
         """What cells on one base and the same rows share, by a key: the pass over the rows, and the linear probe."""
@@ -137,8 +146,7 @@ def study_estimate(cfg: StudyConfig, jobs: int = 1) -> tuple[StudyEstimate, dict
         if c.arm.base and c.labels is not None and c.arm.kind not in ("scratch", "stack", *PROMPTED_ARMS)
     ]
     shared = dict(costs.shared(cell) for cell in probed)
-    # The base reads every row once for all cells, those of other label counts and the test rows too.
-    reading = sum(costs.timed[name]["reading_seconds"] * (every + len(data.test)) for name in {k[0] for k in shared})
+    reading = sum(costs.reading(name, [key for key in shared if key[0] == name]) for name in {key[0] for key in shared})
     by_cell = {cell.name: costs.seconds(cell) for cell in wanted}
     runs = sum(by_cell.values()) + sum(shared.values())
     before = sum(p["seconds"] + p["preparing_seconds"] + p["closing_seconds"] for p in pretraining)
