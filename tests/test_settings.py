@@ -105,7 +105,7 @@ def test_help_tells_the_default_of_the_setting(verb: str, name: str) -> None:
     )  # a number is not the answer
     if name in REQUIRED_NAMES or value is False:
         assert told is None
-    elif value is None or value == () or depends:
+    elif value is None or value in ((), {}) or depends:
         assert told, f"{flag} says nothing of its default"
         assert not re.match(r"\d", told[1])
     else:
@@ -125,9 +125,11 @@ STUDIES: dict[str, type[Frozen]] = {
 def test_help_tells_what_a_study_varies_by_default(verb: str) -> None:
     fields = STUDIES[verb].model_fields
     varied = {
-        flag: fields[flag.setting].default for flag, _ in flags_of(verb) if flag.setting in fields and not flag.required
+        flag: fields[flag.setting].get_default(call_default_factory=True)
+        for flag, _ in flags_of(verb)
+        if flag.setting in fields and not flag.required
     }
-    counted = {flag: value for flag, value in varied.items() if value not in (False, ())}
+    counted = {flag: value for flag, value in varied.items() if value not in (False, (), {})}
     assert len(counted) >= 3
     for flag, value in counted.items():
         told = re.search(r"\[default: (.*)\]$", flag.help)

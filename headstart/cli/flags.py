@@ -34,8 +34,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--base", "A pretrained run; an external model: a folder, minilm, mpnet, smollm2, hf:NAME; for scratch alone gpt, bert or classic; may "
              "be given several times.", COMPARE, "bases", many=True, place=placed_base, complete=runs),
         Flag("--arms", "Out of majority (class), tfidf, static, lexicon, scratch, frozen, contrastive, last:K, lora, full, hybrid, stack, zero-shot, "
-             "prompt, prompt:frozen, prompt:lora; with commas. [default: majority,tfidf,scratch,frozen,full; with an external causal language "
-             "model also zero-shot,prompt]", COMPARE, "arms", commas=True),
+             "prompt, prompt:frozen, prompt:lora; with commas. With an external causal language model zero-shot and prompt are added to the default. "
+             "[default: majority,tfidf,scratch,frozen,full]", COMPARE, "arms", commas=True),
         Flag("--labels", "Label counts to compare at: 50,200,800,all. [default: all]", COMPARE, "labels", commas=True, place=label_count),
         Flag("--model", "Model; may be given several times. [default: gru, gru-additive, attention, transformer]", GRID, "models", many=True),
         Flag("--hidden", "Hidden size; may be given several times. [default: 32, 64]", GRID, "hidden", int, many=True),

@@ -138,12 +138,10 @@ def read_model(folder: Path) -> Saved:
 def _head_of(described: Mapping[str, Any], tokenizer: Tokenizer, causal: bool, source: str) -> HeadSpec:
     prompt = parse(Prompt, described["prompt"], source) if "prompt" in described else None
     labels, pool = tuple(described["labels"]), described["pool"]
-    if (
-        not all(isinstance(name, str) for name in (*labels, pool))
-        or len(set(labels)) < len(labels)
-        or pool not in POOLS
-    ):
-        raise ValueError("its labels or its pooling are damaged")
+    if not all(isinstance(name, str) for name in labels) or len(set(labels)) < len(labels):
+        raise ValueError("its labels are damaged")
+    if pool not in POOLS:
+        raise KeyError(pool)
     return HeadSpec(
         described["head"],
         labels,

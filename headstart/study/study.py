@@ -139,7 +139,8 @@ def compare(
     `label_counts` are the numbers of labels to compare at, training and validation rows together; 0 is all of them.
     `settings` are those of a study, named as in study.toml:
 
-    - prompts=("Review: {text}\\nSentiment:",), label_words={"neg": "negative", "pos": "positive"}: of the arms zero-shot and prompt
+    - prompts=("Review: {text} Sentiment:",): templates of the arms zero-shot and prompt
+    - label_words={"neg": "negative", "pos": "positive"}: of the prompts
     - seeds=5: runs of every arm that has chance in it
     - rates=(3e-4, 1e-3): learning rates tried on the validation rows; without it, three that suit each arm
     - least_steps=300: minimum of optimizer steps of every run, however few the labels
