@@ -59,7 +59,12 @@ def runs(given: Given) -> None:
 @verb(app, "compare")
 def compare(given: Given) -> None:
     """Compare scratch, frozen and tuned bases and baselines on DATA. Over seeds and label counts."""
-    config, out, jobs, dry_run = study_config(given), Path(given["--out"]), given["--jobs"], given["--dry-run"]
+    run_study(study_config(given), Path(given["--out"]), given)
+
+
+def run_study(config: StudyConfig, out: Path, given: Given) -> None:
+    """Run a study, or estimate it, and show it; one that takes long only if that is agreed to."""
+    jobs, dry_run = given["--jobs"], given["--dry-run"]
     expected: dict[str, float] | None = None
     if dry_run or not (given["--yes"] or (out / "study.json").exists()):
         from headstart.study.estimate import study_estimate

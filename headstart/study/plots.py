@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headstart.runs.disk import write_file
-from headstart.show.picture import COLORS, axes, style
+from headstart.show.picture import COLORS, WIDTH, Picture, axes, brief, style
+
+if TYPE_CHECKING:
+    from headstart.study.which import Ranking
 
 
 @style()
@@ -58,6 +61,24 @@ def plot_data(report: Mapping[str, Any], file: Path) -> None:
     for axis in (left, middle, right):
         axis.legend()
     _save(figure, file)
+
+
+@style()
+def ranking_picture(ranking: Ranking) -> Picture:
+    """Scores with their intervals against seconds; a colour for each base."""
+    figure, (axis,) = axes(1, WIDTH, 3.6)
+    bases = list(dict.fromkeys(pair.base for pair in ranking.pairs))
+    for pair in ranking.pairs:
+        color = COLORS[bases.index(pair.base) % len(COLORS)]
+        reach = [[pair.score - pair.interval[0]], [pair.interval[1] - pair.score]]
+        axis.errorbar([pair.seconds], [pair.score], yerr=reach, fmt="o", capsize=2, color=color)
+        name = f"{Path(pair.base).name} {pair.route}" if pair.base else pair.route
+        axis.annotate(
+            brief(name), (pair.seconds, pair.score), (5, 4), textcoords="offset points", fontsize=7, color=color
+        )
+    axis.set(xscale="log", xlabel="seconds, to read the rows and to fit", ylabel=ranking.score_name)
+    axis.set_title(f"cross-validated on {ranking.rows:,} training rows, with 95 % intervals")
+    return Picture("ranking", ranking.verdict, figure)
 
 
 def _save(figure: Any, file: Path) -> None:
