@@ -31,6 +31,7 @@ from headstart.text.duplicates import normal
 from headstart.text.read import Example
 from headstart.text.split import digest
 
+MINUTES = 5.0  # time limit, where none is given
 MOST_ROWS = 1000  # that are ranked on
 FEWEST_ROWS = 100  # with fewer, hardly any difference is significant: a base is skipped instead
 MOST_TOKENS = 192  # of a text that a base reads here
@@ -84,6 +85,11 @@ class Trials:
     def score(self) -> ClassScore:
         return "macro_f1" if is_imbalanced(np.bincount(self.rows.targets).tolist()) else "accuracy"
 
+    @property
+    def best(self) -> Tried:
+        """The pair with the highest score; of equal ones, the smaller base."""
+        return max(self.tried, key=lambda tried: (round(self.score_of(tried), 9), -tried.weight_bytes))
+
     def score_of(self, tried: Tried) -> float:
         """The mean over the repeats."""
         scores = [class_scores(self.rows.targets.tolist(), said.tolist(), len(self.rows.labels)) for said in tried.said]
@@ -105,7 +111,12 @@ class _Candidate:
 
     def time_a_batch(self, rows: Rows) -> None:
         modes = tuple(dict.fromkeys(mode for route in self.routes for mode in route.reads))
-        for texts in (rows.examples[:2], rows.examples[:TIMED]):  # the first call of torch is slow
+        lengths = np.minimum([len(e.text) for e in rows.examples], 4 * MOST_TOKENS)
+        usual = np.abs(lengths - lengths.mean()).argsort(kind="stable")[
+            :TIMED
+        ]  # rows are read by length, hardly padded
+        batch = [rows.examples[i] for i in usual]
+        for texts in (batch[:2], batch):  # the first call of torch is slow
             self.row_seconds = self.features(Rows(texts, rows.labels)).read(modes) / len(texts)
 
     def seconds(self, rows: int, all_rows: Rows) -> float:
@@ -129,6 +140,8 @@ def try_routes(
     must_have_weights(bases)
     kept = _usable(examples, notes)
     rows = Rows(sample(kept, MOST_ROWS), sorted({e.label for e in kept}))
+    if prompting.words or prompting.templates:  # what was asked for is refused, not skipped
+        prompting.prompts(rows.labels, causal=True)
 
     def left() -> float:
         return SHARE * (60 * minutes - (time.monotonic() - began))

@@ -41,10 +41,10 @@ RUNS = ("export", "inspect", "generate", "predict", "evaluate", "match evaluate"
 
 GROUPS: dict[str, tuple[Flag, ...]] = {
     "Study": (
-        Flag("--base", "A pretrained run; an external model: a folder, minilm, smollm2, hf:NAME; for scratch alone gpt, bert or classic; may "
-             "be given several times.", COMPARE, "bases", many=True, place=placed_base, complete=runs),
+        Flag("--base", "A pretrained run; an external model: a folder, minilm, smollm2, hf:NAME; auto: the best at hand, by headstart which; for "
+             "scratch alone gpt, bert or classic; may be given several times.", COMPARE, "bases", many=True, place=placed_base, complete=runs),
         Flag("--base", "A pretrained run or an external model to rank; may be given several times. [default: packs in the cache, runs below runs/]",
-             WHICH, "bases", many=True, place=placed_base, complete=runs),
+             WHICH, "bases", many=True, complete=runs),
         Flag("--packs", "Download the packs of models that are missing, and rank them too.", WHICH, kind=bool),
         Flag("--minutes", "Time limit: the sample of rows shrinks, and slow bases are skipped, to keep it.", WHICH, kind=float, default=5.0, least=0),
         Flag("--then", "compare: run the study of the best base.", WHICH),

@@ -64,7 +64,10 @@ def compare(given: Given) -> None:
 
 def run_study(config: StudyConfig, out: Path, given: Given) -> None:
     """Run a study, or estimate it, and show it; one that takes long only if that is agreed to."""
+    from headstart.study.which import with_best_base
+
     jobs, dry_run = given["--jobs"], given["--dry-run"]
+    config = with_best_base(config, out, Bar(given["--quiet"]))
     expected: dict[str, float] | None = None
     if dry_run or not (given["--yes"] or (out / "study.json").exists()):
         from headstart.study.estimate import study_estimate

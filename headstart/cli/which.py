@@ -11,7 +11,7 @@ from headstart.cli.settings import nested_settings
 from headstart.cli.study import run_study
 from headstart.cli.terminal import Bar, show, show_json, show_notes, show_table
 from headstart.errors import UserError
-from headstart.quantities import duration
+from headstart.quantities import data_size, duration, signed
 
 if TYPE_CHECKING:
     from headstart.study.which import Ranking
@@ -59,14 +59,14 @@ def _show(found: Ranking, quiet: bool) -> None:
             pair.route,
             f"{pair.score:.3f}",
             "{:.3f} to {:.3f}".format(*pair.interval),
-            "" if pair is found.best else f"{100 * pair.difference:+.1f}",
+            "" if pair is found.best else signed(100 * pair.difference),
             "" if pair is found.best else "yes" if pair.significant else "no",
             duration(pair.seconds),
-            f"{pair.megabytes:,.0f}" if pair.base else "",
+            data_size(1e6 * pair.megabytes) if pair.base else "",
         ]
         for pair in found.pairs
     ]
-    header = ["base", "route", found.score_name, "95 % interval", "points to best", "significant", "time", "MB"]
+    header = ["base", "route", found.score_name, "95 % interval", "points to best", "significant", "time", "weights"]
     show_table(header, rows, right=(2, 4, 6, 7))
     show()
     show(found.verdict)

@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headstart.quantities import duration
 from headstart.runs.disk import write_file
 from headstart.show.picture import COLORS, WIDTH, Picture, axes, brief, style
 
 if TYPE_CHECKING:
     from headstart.study.which import Ranking
+
+MARKS = "osD^vPX*"
 
 
 @style()
@@ -68,16 +71,17 @@ def ranking_picture(ranking: Ranking) -> Picture:
     """Scores with their intervals against seconds; a colour for each base."""
     figure, (axis,) = axes(1, WIDTH, 3.6)
     bases = list(dict.fromkeys(pair.base for pair in ranking.pairs))
+    routes = list(dict.fromkeys(pair.route for pair in ranking.pairs))
     for pair in ranking.pairs:
-        color = COLORS[bases.index(pair.base) % len(COLORS)]
+        color, mark = COLORS[bases.index(pair.base) % len(COLORS)], MARKS[routes.index(pair.route) % len(MARKS)]
         reach = [[pair.score - pair.interval[0]], [pair.interval[1] - pair.score]]
-        axis.errorbar([pair.seconds], [pair.score], yerr=reach, fmt="o", capsize=2, color=color)
-        name = f"{Path(pair.base).name} {pair.route}" if pair.base else pair.route
-        axis.annotate(
-            brief(name), (pair.seconds, pair.score), (5, 4), textcoords="offset points", fontsize=7, color=color
-        )
-    axis.set(xscale="log", xlabel="seconds, to read the rows and to fit", ylabel=ranking.score_name)
+        name = brief(f"{Path(pair.base).name} {pair.route}" if pair.base else pair.route)
+        axis.errorbar([pair.seconds], [pair.score], yerr=reach, fmt=mark, capsize=2, color=color, label=name)
+    axis.set(xscale="log", xlabel="time to read the rows and to fit", ylabel=ranking.score_name)
+    axis.xaxis.set_major_formatter(lambda seconds, _: duration(seconds))
+    axis.xaxis.set_minor_formatter(lambda seconds, _: "")
     axis.set_title(f"cross-validated on {ranking.rows:,} training rows, with 95 % intervals")
+    axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return Picture("ranking", ranking.verdict, figure)
 
 

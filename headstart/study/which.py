@@ -7,15 +7,17 @@ pair is compared with the best on the same rows, and the differences are adjuste
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from headstart.config import ClassScore
 from headstart.data import LabelledConfig
+from headstart.errors import DataError
 from headstart.quantities import signed
 from headstart.runs.watch import Watch
-from headstart.schema import Frozen, merge, parse
+from headstart.schema import Frozen, merge, parse, read_toml
 from headstart.study.baselines import tfidf
 from headstart.study.plan import StudyConfig
 from headstart.study.statistics import Scores, difference, heaviest_row, holm, mean_interval, pseudo_values
@@ -26,8 +28,7 @@ if TYPE_CHECKING:
     from headstart.bases.routes import Fold, Said
     from headstart.bases.selection import Trials, Tried
 
-MINUTES = 5.0
-WORDS = {
+WORDS = {  # by cost
     "tfidf": "TF-IDF with logistic regression",
     "zero-shot": "zero-shot",
     "frozen": "a linear probe (frozen)",
@@ -35,7 +36,6 @@ WORDS = {
 }
 # The arms of a study that follow up a route: the same with all labels, and its fine-tuning.
 FOLLOW_UP = {
-    "tfidf": ("frozen", "full"),
     "zero-shot": ("zero-shot", "prompt"),
     "frozen": ("frozen", "full"),
     "prompt:frozen": ("zero-shot", "prompt:frozen", "prompt"),
@@ -58,11 +58,13 @@ class Ranked(Frozen):
 
     @property
     def name(self) -> str:
-        return (
-            WORDS.get(self.route, self.route)
-            if self.base is None
-            else f"{self.base} with {WORDS.get(self.route, self.route)}"
-        )
+        route = WORDS.get(self.route, self.route)
+        return f"{self.base} with {route}" if self.base else route
+
+    @property
+    def cost(self) -> tuple[float, int]:
+        """A smaller base first; with the same base, what needs less to be fitted."""
+        return self.megabytes, list(WORDS).index(self.route) if self.route in WORDS else len(WORDS)
 
 
 class Ranking(Frozen):
@@ -90,8 +92,8 @@ class Ranking(Frozen):
     @property
     def cheaper(self) -> Ranked | None:
         """The cheapest pair that costs less than the best one without a significant difference from it."""
-        close = [p for p in self.pairs[1:] if not p.significant and _cost(p) < _cost(self.best)]
-        return min(close, key=_cost, default=None)
+        close = [p for p in self.pairs[1:] if not p.significant and p.cost < self.best.cost]
+        return min(close, key=lambda p: p.cost, default=None)
 
     @property
     def score_name(self) -> str:
@@ -100,33 +102,31 @@ class Ranking(Frozen):
     @property
     def verdict(self) -> str:
         """Which pair is worth a full study, and which cheaper one is not significantly worse."""
-        best, sampled = (
-            self.best,
-            f"{self.rows:,} of {self.available:,}" if self.rows < self.available else f"{self.rows:,}",
-        )
-        low, high = best.interval
+        best, (low, high), close = self.best, self.best.interval, "no significant difference"
+        sampled = f"{self.rows:,} of {self.available:,}" if self.rows < self.available else f"{self.rows:,}"
         found = (
             f"{self.score_name} {best.score:.3f} [{low:.3f}, {high:.3f}], cross-validated on {sampled} training rows"
         )
-        if best.base:
-            sentence = f"{best.name} is worth a full study: {found}"
-        else:
+        if not best.base:
             near = self.best_with_base
-            sentence = f"{best.name} scores highest: {found}; of the bases, {near.name} comes closest ({_gap(near)})"
+            told = "" if near.significant else f", with {close}"
+            return f"{best.name} scores highest: {found}; of the bases, {near.name} comes closest{told} ({_gap(near)})."
+        sentence = f"{best.name} is worth a full study: {found}"
         if self.cheaper:
-            return f"{sentence}; {self.cheaper.name} costs less and shows no significant difference ({_gap(self.cheaper)})."
-        return f"{sentence}; every cheaper one is significantly worse." if _cost(best) > (0.0, "") else f"{sentence}."
+            return f"{sentence}; {self.cheaper.name} costs less and shows {close} ({_gap(self.cheaper)})."
+        return f"{sentence}; everything that costs less is significantly worse."
 
     def study(self, data: LabelledConfig, settings: Mapping[str, Any]) -> StudyConfig:
         """The full study of the best base: the route that won, its fine-tuning, and what they are compared with."""
         winner = self.best_with_base
-        arms = (*COMPARED_WITH, *FOLLOW_UP.get(self.best.route if self.best.base else winner.route, ("frozen", "full")))
-        own = {"data": data.model_dump(), "bases": (winner.base,), "arms": arms, "chosen": self.verdict}
+        own = {
+            "data": {**data.model_dump(), "labels": 0},
+            "labels": (data.labels,),
+            "bases": (placed(str(winner.base)),),
+            "arms": (*COMPARED_WITH, *FOLLOW_UP.get(winner.route, FOLLOW_UP["frozen"])),
+            "chosen": self.verdict,
+        }
         return parse(StudyConfig, merge(own, settings))
-
-
-def _cost(pair: Ranked) -> tuple[float, str]:
-    return pair.megabytes, "" if pair.base is None else pair.route
 
 
 def _gap(pair: Ranked) -> str:
@@ -149,7 +149,12 @@ def get_missing_packs(watch: Watch) -> None:
 def training_rows(cfg: LabelledConfig) -> Labelled:
     """The training and validation rows; test rows that are given are not opened, those held out are left out."""
     fraction = 0.0 if cfg.test else cfg.test_fraction
-    whole = split_labelled(cfg.model_copy(update={"test": None, "test_fraction": fraction}))
+    try:
+        whole = split_labelled(cfg.model_copy(update={"test": None, "test_fraction": fraction}))
+    except DataError as error:
+        if error.code == "DATA_COLUMNS":
+            raise DataError(f"{error} Without labels no route can be scored, zero-shot neither.", error.code) from None
+        raise
     data = draw(whole, cfg.labels, cfg.draw, cfg.balanced) if cfg.labels else whole
     return Labelled([*data.train, *data.valid], [], [], data.labels, data.reading)
 
@@ -159,22 +164,48 @@ def rank(
     bases: Sequence[str] = (),
     templates: Sequence[str] = (),
     words: Mapping[str, str] | None = None,
-    minutes: float = MINUTES,
+    minutes: float | None = None,
     watch: Watch | None = None,
 ) -> Ranking:
     """Every base (those at hand, if none are named) with every cheap route, ranked on the training rows of `data`."""
     from headstart.bases.at_hand import bases_at_hand, must_have_weights
-    from headstart.bases.selection import BaselineRoute, Prompting, try_routes
+    from headstart.bases.selection import MINUTES, BaselineRoute, Prompting, try_routes
 
     must_have_weights(bases)
     names, rows = list(dict.fromkeys(bases)) or bases_at_hand(), training_rows(data)
-    baselines = [BaselineRoute("tfidf", _tfidf)]
+    baselines = [BaselineRoute(name, predict, fitted) for name, (predict, fitted) in BASELINE_ROUTES.items()]
     prompting = Prompting(tuple(templates), dict(words or {}))
-    return ranked(try_routes(rows.train, names, prompting, minutes, watch or Watch(), baselines, must_open=bool(bases)))
+    limit = MINUTES if minutes is None else minutes
+    return ranked(try_routes(rows.train, names, prompting, limit, watch or Watch(), baselines, must_open=bool(bases)))
+
+
+def with_best_base(cfg: StudyConfig, out: Path, watch: Watch) -> StudyConfig:
+    """`cfg` with the best base at hand in place of auto; a study in `out` keeps the one that was chosen when it began."""
+    from headstart.bases.at_hand import AUTO
+
+    before = parse(StudyConfig, read_toml(out / "study.toml")) if (out / "study.toml").exists() else None
+    if before and before.chosen:
+        bases = before.bases if AUTO in cfg.bases else cfg.bases
+        return cfg.model_copy(update={"bases": bases, "chosen": before.chosen})
+    if AUTO not in cfg.bases:
+        return cfg
+    found = rank(cfg.data, (), cfg.prompts, cfg.label_words, watch=watch)
+    base = placed(str(found.best_with_base.base))
+    watch.note(f"--base auto is {base}. {found.verdict}")
+    bases = tuple(dict.fromkeys(base if name == AUTO else name for name in cfg.bases))
+    return cfg.model_copy(update={"bases": bases, "chosen": found.verdict})
+
+
+def placed(base: str) -> str:
+    """A run by its whole path; a pack by its name."""
+    return str(Path(base).absolute()) if Path(base).exists() else base
 
 
 def _tfidf(fold: Fold) -> Said:
     return np.array([fold.labels.index(label) for label in tfidf(fold.data).predictions])
+
+
+BASELINE_ROUTES = {"tfidf": (_tfidf, True)}  # and whether they learn from labels
 
 
 def ranked(trials: Trials) -> Ranking:
@@ -193,7 +224,7 @@ def ranked(trials: Trials) -> Ranking:
                 route=tried.route,
                 score=trials.score_of(tried),
                 interval=(mean.low, mean.high),
-                difference=-gap.value if gap else 0.0,
+                difference=0.0 - gap.value if gap else 0.0,
                 difference_interval=(-gap.high, -gap.low) if gap else (0.0, 0.0),
                 significant=bool(gap and gap.clear),
                 seconds=tried.seconds,
