@@ -203,7 +203,8 @@ class FinetuneConfig(JobConfig):
     prompt: str | None = None  # template with {text}, or auto; the label word follows it, or stands for its {label}
     # Words of the prompt, by label; those not given follow from the names of the labels.
     label_words: dict[str, str] = Field(default_factory=dict)
-    calibrate: bool = False  # with a prompt and few labels: remove the mean of each class over the training texts
+    # With a prompt and few labels: shift the biases until the classes have the labelled shares among all training texts.
+    calibrate: bool = True
     class_weights: bool = False  # balanced: rare classes count as much as frequent ones
     score: ClassScore | None = None  # validation metric that selects the best weights; None: accuracy
     head_dropout: float = Field(0.1, ge=0, lt=1)
@@ -211,7 +212,7 @@ class FinetuneConfig(JobConfig):
     epochs: int = Field(10, ge=1)
     least_steps: int = Field(0, ge=0)  # minimum, if the epochs need fewer; 0: 200 where no validation rows are left
     features: str | None = None  # folder that caches the features of the frozen base between runs
-    predictions: Literal["texts", "labels", "none"] = "texts"  # kept of the test rows; none: they are not used
+    predictions: Literal["texts", "labels", "validation", "none"] = "texts"  # of test rows; validation: of both
     check: bool = True  # look for duplicates among the rows; a study looks once for all its runs
     strict_leakage: bool = False  # reject test rows that are also training rows
     data: LabelledConfig

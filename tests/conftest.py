@@ -98,6 +98,7 @@ ELSEWHERE: dict[str, dict[str, Any]] = {
     "gpt2": {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 24},
     "llama": {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 32, "max_position_embeddings": 24},
 }  # fmt: skip
+ELSEWHERE |= {"mpnet": {**ELSEWHERE["roberta"], "layer_norm_eps": 1e-5}}
 ELSEWHERE |= {"camembert": ELSEWHERE["roberta"], "xlm-roberta": ELSEWHERE["roberta"]}
 ELSEWHERE |= {"mistral": ELSEWHERE["llama"], "qwen2": ELSEWHERE["llama"]}
 

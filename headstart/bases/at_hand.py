@@ -16,7 +16,7 @@ from headstart.shapes import PRESETS
 
 AUTO = "auto"  # in place of a base: the best of those at hand
 RUNS = "runs"  # where runs are looked for
-MEGABYTES = {"minilm": 84, "smollm2": 95, "mpnet": 404}  # of the downloads
+MEGABYTES = {"minilm": 84, "smollm2": 95, "mpnet": 404, "english-vectors": 34, "vader": 0.1}  # of the downloads
 
 
 def bases_at_hand(folder: str = RUNS) -> list[str]:
@@ -42,8 +42,9 @@ def must_have_weights(bases: Sequence[str]) -> None:
 
 
 def missing_packs() -> dict[str, str]:
-    """The packs of models that are not in the cache, with the sizes of their downloads."""
-    sizes = {name: f"{MEGABYTES[name]} MB" if name in MEGABYTES else PACKS[name].about for name in MODELS}
+    """The packs of models, word vectors and the lexicon that are not in the cache, with the sizes of their downloads."""
+    names = dict.fromkeys([*MODELS, *MEGABYTES])
+    sizes = {name: f"{MEGABYTES[name]:g} MB" if name in MEGABYTES else PACKS[name].about for name in names}
     return {name: size for name, size in sizes.items() if not pack_folder(name).exists()}
 
 

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headstart.bases.regression import ENOUGH, FOLDS, Hits, clearly_better, fit_regression
+from headstart.bases.regression import ENOUGH, FOLDS, Hits, Standard, clearly_better, fit_regression
 from headstart.errors import ModelError
 from headstart.models.heads import ClassHead
 from headstart.shapes import Pool
@@ -23,7 +23,6 @@ from headstart.text.split import SELECTED_FROM
 
 CS = (0.001, 0.01, 0.1, 1.0)  # inverse regularization, of standardized features
 USUAL_C = 0.01
-FLOOR = 0.05  # of the root mean square of all features: features that vary less are not scaled up to unit variance
 FITTING = 5e-3, 5e-8  # seconds of one logistic regression: at least, and for each row x feature x class
 MOST_ROWS = 10_000  # that the regression is given; more take minutes and change little
 
@@ -105,12 +104,9 @@ def install(head: ClassHead, probe: Probe) -> None:
 def _fit(head: ClassHead, pool: Pool, train: Rows, valid: Rows) -> Probe:
     features, biased = train[0].cpu().numpy(), head.linear.bias is not None
     with np.errstate(over="ignore", invalid="ignore"):  # reported below
-        mean = (
-            features.mean(0) if biased else np.zeros_like(features[0])
-        )  # only a bias can give back what is taken away
-        scale = np.hypot(features.std(0), FLOOR * np.sqrt(np.mean(features**2)))
-        fitted, held_out = (features - mean) / scale, (valid[0].cpu().numpy() - mean) / scale if valid[1] else None
-    must_be_finite(scale, fitted, held_out)
+        standard = Standard.of(features, centred=biased)  # only a bias can give back what is taken away
+        fitted, held_out = standard(features), standard(valid[0].cpu().numpy()) if valid[1] else None
+    must_be_finite(standard.scale, fitted, held_out)
     found = fit_regression(
         (fitted, np.array(train[1])),
         None if held_out is None else (held_out, np.array(valid[1])),
@@ -120,8 +116,8 @@ def _fit(head: ClassHead, pool: Pool, train: Rows, valid: Rows) -> Probe:
         biased,
     )
     weight, bias = as_head(found.model)
-    weight = weight / scale
-    return Probe(pool, found.c, weight, bias - weight @ mean, found.hits)
+    weight = weight / standard.scale
+    return Probe(pool, found.c, weight, bias - weight @ standard.mean, found.hits)
 
 
 def must_be_finite(*features: NDArray[np.floating] | None) -> None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 ENOUGH = 400  # validation rows to choose on
 FOLDS = 5
+FLOOR = 0.05  # of the root mean square of all features: features that vary less are not scaled up to unit variance
 
 Rows = tuple[Any, Any]  # a matrix of features, one row per text, and the classes, as scikit-learn takes them
 Hits = NDArray[np.bool_]  # for each held-out row, whether it was classified correctly
@@ -27,6 +28,26 @@ class Regression:
     c: float
     model: Any  # scikit-learn's, fitted to all training rows
     hits: Hits  # of the chosen C; empty where there were too few rows to hold any out
+
+
+@dataclass(frozen=True)
+class Standard:
+    """Features with mean 0 and variance 1 on the training rows; those that hardly vary are not scaled up as far."""
+
+    mean: Any  # (D,)
+    scale: Any  # (D,)
+
+    @classmethod
+    def of(cls, features: Any, centred: bool = True) -> Standard:
+        mean = features.mean(0) if centred else np.zeros_like(features[0])
+        return cls(mean, np.hypot(features.std(0), FLOOR * np.sqrt(np.mean(features**2))))
+
+    def __call__(self, features: Any) -> Any:
+        return (features - self.mean) / self.scale
+
+    def unit(self, features: Any) -> Any:
+        """The same with length 1 on average, as rows of TF-IDF have."""
+        return self(features) / np.sqrt(len(self.mean))
 
 
 def fit_regression(

@@ -29,7 +29,7 @@ from headstart.prompts import Prompt
 from headstart.runs.model_dir import Saved
 from headstart.shapes import HuggingFaceConfig, Pool, pools_to_try
 from headstart.tasks.classify import EVALUATED_AT_ONCE, pooled_by, rows_of
-from headstart.tasks.zero_shot import calibrated, word_scores
+from headstart.tasks.zero_shot import matching_bias, word_scores
 from headstart.text.prompted import prompt_tokens, word_tokens
 from headstart.text.read import Example
 from headstart.text.split import Labelled
@@ -40,6 +40,7 @@ REPEATS = 2
 
 Said = NDArray[np.int64]  # a class for each row
 Mode = Literal["plain", "prompted", "words"]
+NONE: tuple[Tensor, list[int]] = (torch.empty(0), [])  # validation rows: C is chosen by cross-validation
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class BaseFeatures:
     def __init__(self, saved: Saved, texts: Sequence[str], labels: Sequence[str], prompts: Sequence[Prompt]) -> None:
         self.saved, self.texts, self.labels, self.prompts = saved, texts, labels, prompts
         self.seconds: dict[Mode, float] = {}
+        self.probes: dict[bytes, Probe] = {}  # by the rows they were fitted to
 
     def read(self, modes: Sequence[Mode]) -> float:
         """Read the texts in these modes; the seconds that they took, now or before."""
@@ -91,6 +93,15 @@ class BaseFeatures:
         found = pooled_by([POOLS[pool] for pool in self.pools], self.saved.model, rows, self.saved.tokenizer.pad)
         return dict(zip(self.pools, found, strict=True))
 
+    def probe(self, fold: Fold) -> Probe:
+        """The best linear probe on the rows to learn from; fitted once for each fold."""
+        key = fold.train.tobytes()
+        if key not in self.probes:
+            self.probes[key] = best_probe(
+                fit_probes(self.new_head, self.pools, lambda pool: ((self.plain[pool][fold.train], fold.fitted), NONE))
+            )
+        return self.probes[key]
+
     @cached_property
     def prompted(self) -> Tensor:
         """The texts in the first prompt, at the place of the label word, (N, D)."""
@@ -101,8 +112,9 @@ class BaseFeatures:
     @cached_property
     def words(self) -> Tensor:
         """Calibrated log-probabilities of the label words, (N, C); the mean over the prompts."""
-        found = [self._words(prompt, first=i == 0) for i, prompt in enumerate(self.prompts)]
-        return torch.stack([calibrated(scores, scores) for scores in found]).mean(0)
+        found = [self._words(prompt, first=i == 0).log_softmax(1) for i, prompt in enumerate(self.prompts)]
+        equal = torch.full((len(self.labels),), 1 / len(self.labels))
+        return torch.stack([scores + matching_bias(scores, equal) for scores in found]).mean(0)
 
     def _words(self, prompt: Prompt, first: bool) -> Tensor:
         tokens = word_tokens(prompt, self.saved.tokenizer)
@@ -134,18 +146,13 @@ class BaseFeatures:
 
 def frozen(features: BaseFeatures, fold: Fold) -> Said:
     """A linear probe on the frozen base; its pooling and C are chosen on the rows to learn from."""
-    none: tuple[Tensor, list[int]] = (torch.empty(0), [])
-    probes = fit_probes(
-        features.new_head, features.pools, lambda pool: ((features.plain[pool][fold.train], fold.fitted), none)
-    )
-    probe = best_probe(probes)
+    probe = features.probe(fold)
     return _classes(probe, features.plain[probe.pool][fold.test])
 
 
 def prompted(features: BaseFeatures, fold: Fold) -> Said:
     """A linear probe on the prompted text, beside the scores of the label words."""
-    none: tuple[Tensor, list[int]] = (torch.empty(0), [])
-    probe = prompted_probe(features.word_head, (features.prompted[fold.train], fold.fitted), none)
+    probe = prompted_probe(features.word_head, (features.prompted[fold.train], fold.fitted), NONE)
     return _classes(probe, features.prompted[fold.test])
 
 
@@ -166,6 +173,7 @@ class Route:
     predict: Callable[[BaseFeatures, Fold], Said]
     reads: tuple[Mode, ...]
     fitted: bool = True  # False: it uses no label
+    effort: float = 1.0  # time of its regressions, in those of a linear probe
 
     @property
     def asks(self) -> bool:
@@ -181,7 +189,7 @@ class Route:
             len(features.labels),
             1 if self.asks else len(features.pools),
         )
-        return pools * folds * repeats * probing_seconds(rows - rows // folds, 0, width, classes)
+        return self.effort * pools * folds * repeats * probing_seconds(rows - rows // folds, 0, width, classes)
 
 
 ROUTES = (

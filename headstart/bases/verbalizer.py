@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headstart.bases.linear_probe import FLOOR, Probe, as_head, must_be_finite
-from headstart.bases.regression import fit_regression
+from headstart.bases.linear_probe import Probe, as_head, must_be_finite
+from headstart.bases.regression import Standard, fit_regression
 from headstart.errors import ConfigError
 from headstart.models.heads import ClassHead, LanguageHead, Model
 from headstart.prompts import Prompt
@@ -56,14 +56,14 @@ def prompted_probe(head: ClassHead, train: tuple[Tensor, list[int]], valid: tupl
     features, held_out = train[0].cpu().numpy(), valid[0].cpu().numpy()
     words = head.linear.weight.detach().cpu().numpy().astype(np.float64)  # (C, D)
     words = words - words.mean(0)
-    mean = features.mean(0)
-    scale = np.hypot(features.std(0), FLOOR * np.sqrt(np.mean(features**2)))
+    standard = Standard.of(features)
+    mean = standard.mean
     spread = max(float(((features - mean) @ words.T).std()), 1e-6) / WORD_SCALE
 
     def beside(rows: NDArray[np.float32]) -> NDArray[np.float64]:
-        return np.hstack([(rows - mean) / scale, (rows - mean) @ words.T / spread])  # (rows, D + C)
+        return np.hstack([standard(rows), (rows - mean) @ words.T / spread])  # (rows, D + C)
 
-    must_be_finite(scale, features, held_out)
+    must_be_finite(standard.scale, features, held_out)
     found = fit_regression(
         (beside(features), np.array(train[1])),
         (beside(held_out), np.array(valid[1])) if valid[1] else None,
@@ -72,5 +72,5 @@ def prompted_probe(head: ClassHead, train: tuple[Tensor, list[int]], valid: tupl
         dict(enumerate(head.weights.tolist())),
     )
     weight, bias = as_head(found.model)
-    weight = weight[:, : len(mean)] / scale + weight[:, len(mean) :] @ words / spread
+    weight = weight[:, : len(mean)] / standard.scale + weight[:, len(mean) :] @ words / spread
     return Probe("last", found.c, weight, bias - weight @ mean, found.hits)

@@ -41,15 +41,16 @@ RUNS = ("export", "inspect", "generate", "predict", "evaluate", "match evaluate"
 
 GROUPS: dict[str, tuple[Flag, ...]] = {
     "Study": (
-        Flag("--base", "A pretrained run; an external model: a folder, minilm, smollm2, hf:NAME; auto: the best at hand, by headstart which; for "
+        Flag("--base", "A pretrained run; an external model: a folder, minilm, mpnet, smollm2, hf:NAME; auto: the best at hand, by headstart which; for "
              "scratch alone gpt, bert or classic; may be given several times.", COMPARE, "bases", many=True, place=placed_base, complete=runs),
         Flag("--base", "A pretrained run or an external model to rank; may be given several times. [default: packs in the cache, runs below runs/]",
              WHICH, "bases", many=True, complete=runs),
-        Flag("--packs", "Download the packs of models that are missing, and rank them too.", WHICH, kind=bool),
+        Flag("--packs", "Download the packs of models, word vectors and the lexicon that are missing, and rank them too.", WHICH, kind=bool),
         Flag("--minutes", "Time limit: the sample of rows shrinks, and slow bases are skipped, to keep it.", WHICH, kind=float, default=5.0, least=0),
         Flag("--then", "compare: run the study of the best base.", WHICH),
-        Flag("--arms", "Out of majority (class), tfidf, scratch, frozen, contrastive, last:K, lora, full, zero-shot, prompt, prompt:frozen, prompt:lora; "
-             "with commas. [default: majority,tfidf,scratch,frozen,full]", COMPARE, "arms", commas=True),
+        Flag("--arms", "Out of majority (class), tfidf, static, lexicon, scratch, frozen, contrastive, last:K, lora, full, hybrid, stack, zero-shot, "
+             "prompt, prompt:frozen, prompt:lora; with commas. [default: majority,tfidf,scratch,frozen,full; with an external causal language "
+             "model also zero-shot,prompt]", COMPARE, "arms", commas=True),
         Flag("--labels", "Label counts to compare at: 50,200,800,all. [default: all]", COMPARE, "labels", commas=True, place=label_count),
         Flag("--model", "Model; may be given several times. [default: gru, gru-additive, attention, transformer]", GRID, "models", many=True),
         Flag("--hidden", "Hidden size; may be given several times. [default: 32, 64]", GRID, "hidden", int, many=True),
@@ -146,9 +147,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
              "data.group_column"),
     ),
     "Model": (
-        Flag("--base", "Continue training a run or an external model: a folder, minilm, smollm2, hf:NAME.", PRETRAIN, "base",
+        Flag("--base", "Continue training a run or an external model: a folder, minilm, mpnet, smollm2, hf:NAME.", PRETRAIN, "base",
              place=placed_base, complete=runs),
-        Flag("--base", "A pretrained run; an external model: a folder, minilm, smollm2, hf:NAME; a preset with --init scratch.", FINETUNE,
+        Flag("--base", "A pretrained run; an external model: a folder, minilm, mpnet, smollm2, hf:NAME; a preset with --init scratch.", FINETUNE,
              "base", place=placed_base, complete=runs, needed="--base (a run of headstart pretrain, or gpt with --init scratch)"),
         Flag("--init", "pretrained or scratch. [default: pretrained]", FINETUNE, "init"),
         Flag("--preset", "gpt, bert or classic. [default: gpt; bert when masked or distilled]", PRETRAIN, "model.preset", settled=True),
@@ -273,6 +274,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--png", "Draw a contact sheet to this file, of 200 images at most.", ("search",), kind=Path, ends=PNG),
         Flag("--png", "Draw to this file.", ("inspect", "params"), kind=Path, ends=PNG),
         Flag("--svg", "Draw to this file.", ("inspect", "params"), kind=Path, ends=SVG),
+        Flag("--packs", "Also ask the pretrained language model smollm2 in words (downloads 93 MB; four minutes more).", ("demo",), kind=bool),
         Flag("--out", "The folder of the runs and the page.", ("demo",), default="runs/demo"),
         Flag("--out", "The run directory to make.", PRETRAIN, default="runs/pretrained"),
         Flag("--out", "The run directory to make.", FINETUNE, default="runs/finetuned"),

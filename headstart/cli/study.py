@@ -64,10 +64,12 @@ def compare(given: Given) -> None:
 
 def run_study(config: StudyConfig, out: Path, given: Given) -> None:
     """Run a study, or estimate it, and show it; one that takes long only if that is agreed to."""
+    from headstart.study.classify import with_usual_arms
     from headstart.study.which import with_best_base
 
     jobs, dry_run = given["--jobs"], given["--dry-run"]
     config = with_best_base(config, out, Bar(given["--quiet"]))
+    config = with_usual_arms(config, Bar(given["--quiet"]))
     expected: dict[str, float] | None = None
     if dry_run or not (given["--yes"] or (out / "study.json").exists()):
         from headstart.study.estimate import study_estimate
@@ -168,13 +170,14 @@ def _show_arms(results: Results) -> None:
 
 @verb(app, "demo")
 def demo(given: Given) -> None:
-    """Run the main job on public film reviews. Pretrains, fine-tunes, compares, concludes: about four minutes."""
+    """Run the main job on public film reviews. Pretrains, fine-tunes, compares, concludes: about five minutes."""
     from headstart.study.demo import run_demo
 
-    made = run_demo(Path(given["--out"]), Bar(given["--quiet"]))
+    made = run_demo(Path(given["--out"]), Bar(given["--quiet"]), given["--packs"])
     study = made.study
     if given["--json"]:
-        also = {"predictions": made.predictions, "generated": made.generated, "page": str(study.page)}
+        asked = made.asked.results.plain() if made.asked else None
+        also = {"predictions": made.predictions, "generated": made.generated, "page": str(study.page), "asked": asked}
         show_json({**study.results.plain(), **also})
         return
     _show_arms(study.results)
@@ -186,3 +189,6 @@ def demo(given: Given) -> None:
     show()
     show(study.verdict)
     show(f"the whole page: {study.page}")
+    if made.asked:
+        show("\nA pretrained language model on the same rows, asked in words:\n")
+        _show_study(made.asked, as_json=False)

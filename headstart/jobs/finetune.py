@@ -45,12 +45,15 @@ from headstart.tasks.classify import (
 )
 from headstart.tasks.contrast import Contrast, PairBatches
 from headstart.tasks.metrics import class_scores
+from headstart.tasks.zero_shot import matching_bias
 from headstart.text.batch import Batches
 from headstart.text.hygiene import refuse_leaks
 from headstart.text.prompted import prompt_tokens
 from headstart.text.read import text_files
 from headstart.text.split import Labelled, LabelledFacts, draw, split_labelled
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
+
+FEW = 10  # times as many rows as labels are drawn: the base reads those that are drawn, not all for all runs
 
 
 def finetune(cfg: FinetuneConfig, out: str | Path, resume: bool = False, watch: Watch | None = None) -> dict[str, Any]:
@@ -71,7 +74,7 @@ class Finetuning(Job[FinetuneConfig]):
     task: Classify
     batches: Batches[ClassBatch]
     probes: tuple[Probe, ...] = ()  # linear probes of the base, its own pooling first; none on fresh weights
-    unlabelled: tuple[str, ...] = ()  # all training and validation texts, those whose labels were not drawn too
+    unlabelled: Sequence[str] = ()  # some training and validation texts, those whose labels were not drawn too
     fitted_head: FittedHead | None = None  # of contrastive fine-tuning
 
     @classmethod
@@ -89,7 +92,7 @@ class Finetuning(Job[FinetuneConfig]):
         cfg = _resolved(_with_prompt(cfg, kept.cfg, data, shape, taken), shape, data)
         pools = _pools(cfg, kept.cfg, shape, pretrained=taken is not None)
         torch.manual_seed(cfg.train.seed)
-        model = build_model(shape, _head_spec(cfg, data.labels, pools[0], tokenizer, shape))
+        model = build_model(shape, _head_spec(cfg, data, pools[0], tokenizer, shape))
         assert isinstance(model.head, ClassHead)
         if taken:
             load_weights(model.base, weights(taken.model.base))
@@ -102,13 +105,10 @@ class Finetuning(Job[FinetuneConfig]):
             ClassifyText(rows, data.labels, tokenizer, model.base, cfg.long, cfg.whole_prompt)
             for rows in data.parts().values()
         )
-        fitted = [text.texts[i] for i in rows_to_fit(len(text.texts))]
-        every = [e.text for rows in whole.parts().values() for e in rows]  # of other runs and of the test too
-        read = every if cfg.features or cfg.scope == "head" else [*fitted, *valid.texts]
-        features = FrozenFeatures(model, tokenizer, cfg, read, pools)
-        probes = (
-            _probes(cfg, model.head, pools, features, text, valid) if taken else ()
-        )  # fresh weights: nothing to probe
+        unlabelled = _sample([e.text for e in [*whole.train, *whole.valid]])
+        features = FrozenFeatures(model, tokenizer, cfg, _read_by_base(cfg, whole, data, unlabelled), pools)
+        # Fresh weights have nothing to probe.
+        probes = _probes(cfg, model.head, pools, features, text, valid) if taken else ()
         pool = best_probe(probes).pool if probes else pools[0]
         if not cfg.prompt:
             model.head.pool = POOLS[pool]
@@ -123,7 +123,6 @@ class Finetuning(Job[FinetuneConfig]):
                 part.features = partial(features, pool)
         batches = text.batches(cfg.train.batch_size, cfg.train.seed)
         cfg, task = cfg.model_copy(update={"pool": pool}), Classify(len(data.labels), cfg.score or "accuracy")
-        unlabelled = tuple(e.text for e in [*whole.train, *whole.valid])
         fitted_head = FittedHead(text, valid, pool, cfg.train.device) if cfg.objective == "contrastive" else None
         if fitted_head:
             model.head.requires_grad_(False)  # gradients train the base alone
@@ -180,15 +179,21 @@ class Finetuning(Job[FinetuneConfig]):
             self._calibrate()
 
     def _calibrate(self) -> None:
-        """Remove the mean of each class over the training texts, those whose labels were not drawn too."""
+        """Shift the biases until the classes have the shares of the labelled rows among all training texts."""
         head, cfg = self.model.head, self.cfg
         assert isinstance(head, ClassHead)
-        texts = [self.unlabelled[i] for i in rows_to_fit(len(self.unlabelled), CALIBRATED_ON)]
-        rows, owner, _ = rows_of(texts, self.tokenizer, self.model.base, cfg.long, cfg.whole_prompt)
+        texts, device = self.unlabelled, cfg.train.device
         with torch.inference_mode():
-            logits = head.logits(vectors_of(self.model, rows, owner, len(texts), self.tokenizer.pad, cfg.train.device))
+            if self.text.features is not None:
+                vectors = self.text.features(texts).to(device)
+            else:
+                rows, owner, _ = rows_of(texts, self.tokenizer, self.model.base, cfg.long, cfg.whole_prompt)
+                vectors = vectors_of(self.model, rows, owner, len(texts), self.tokenizer.pad, device)
+            logits = self.model.eval().head.logits(vectors)
+        counts = torch.bincount(torch.tensor(self.text.targets), minlength=len(self.data.labels))
+        shares = counts / counts.sum()
         with torch.no_grad():
-            head.linear.bias.sub_(logits.mean(0))
+            head.linear.bias.add_(matching_bias(logits, shares.to(logits.device)))
 
     def receipt_after(self, receipt: Mapping[str, Any]) -> Moved:
         after = moved(self.model, receipt["frozen"])
@@ -211,6 +216,9 @@ class Finetuning(Job[FinetuneConfig]):
         predicted = most_probable(scores)
         with_texts = self.cfg.predictions == "texts"
         run.write_lines("predictions.jsonl", prediction_records(self.data.test, labels, scores, with_texts))
+        if self.cfg.predictions == "validation" and self.data.valid:
+            held_out = self.valid.probabilities(self.model, self.cfg.train.device)
+            run.write_lines("valid_predictions.jsonl", prediction_records(self.data.valid, labels, held_out, False))
         clean = sorted(set(range(len(predicted))) - set(overlap))
         targets, guesses = [text.targets[i] for i in clean], [predicted[i] for i in clean]
         rest = class_scores(targets, guesses, len(labels)) if overlap and clean else None
@@ -221,7 +229,7 @@ class Finetuning(Job[FinetuneConfig]):
 
     def save(self, folder: Path, card: str) -> None:
         pool = self.cfg.pool or usual_pool(self.cfg.model)
-        head = _head_spec(self.cfg, self.data.labels, pool, self.tokenizer, self.cfg.model)
+        head = _head_spec(self.cfg, self.data, pool, self.tokenizer, self.cfg.model)
         write_model(folder, Saved(self.model, self.tokenizer, self.cfg.model, head), card)
 
     @classmethod
@@ -294,13 +302,29 @@ def _pools(
     return (settled,) if settled else pools_to_try(shape) if pretrained else (usual_pool(shape),)
 
 
-def _head_spec(
-    cfg: FinetuneConfig, labels: Sequence[str], pool: Pool, tokenizer: Tokenizer, shape: ModelConfig
-) -> HeadSpec:
+def _head_spec(cfg: FinetuneConfig, data: Labelled, pool: Pool, tokenizer: Tokenizer, shape: ModelConfig) -> HeadSpec:
     prompt = cfg.whole_prompt
     tail = prompt_tokens(prompt, tokenizer, shape.causal).tail if prompt else 0
-    biased = bool(prompt) and (cfg.calibrate or cfg.scope == "head")  # a probe and a calibration need one
-    return HeadSpec("classify", tuple(labels), pool, cfg.head_dropout, cfg.long, prompt, tail, biased)
+    calibrated = cfg.calibrate and not data.valid
+    biased = bool(prompt) and (calibrated or cfg.scope == "head")  # a calibration and a probe need one
+    return HeadSpec("classify", tuple(data.labels), pool, cfg.head_dropout, cfg.long, prompt, tail, biased)
+
+
+def _sample(texts: Sequence[str]) -> list[str]:
+    """Texts to calibrate on."""
+    return [texts[i] for i in rows_to_fit(len(texts), CALIBRATED_ON)]
+
+
+def _read_by_base(
+    cfg: FinetuneConfig, whole: Labelled, data: Labelled, unlabelled: Sequence[str]
+) -> list[Sequence[str]]:
+    """Groups of texts of which the frozen base makes features: those of other runs too, where they are kept or all are needed."""
+    train, valid, test = ([e.text for e in rows] for rows in data.parts().values())
+    if not cfg.features and cfg.scope != "head":
+        return [[*(train[i] for i in rows_to_fit(len(train))), *valid]]
+    every = [e.text for rows in whole.parts().values() for e in rows]
+    few = cfg.data.labels and len(every) - len(test) > FEW * cfg.data.labels
+    return [test, [*train, *valid], unlabelled] if few else [every]
 
 
 def _probes(

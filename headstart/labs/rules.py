@@ -52,8 +52,8 @@ VERBS: Mapping[str, Verb] = {
         ("read",),
         read="--base --valid --test --tokenizer",
         write="--out",
-        text=f"--init --objective --train --pool --long --epochs --labels --size --context --vocab --batch-size --lr {COLUMNS} {MACHINE} --set",
-        switch="--class-weights --strict-leakage --strip-nul --quiet",
+        text=f"--init --objective --train --pool --prompt --label-words --long --epochs --labels --size --context --vocab --batch-size --lr {COLUMNS} {MACHINE} --set",
+        switch="--class-weights --balanced --strict-leakage --strip-nul --quiet",
     ),
     "which": Verb(
         ("read",), read="--base --valid --test", write="--plot", text=f"--minutes --labels {COLUMNS}", switch="--strip-nul --quiet"
@@ -62,8 +62,8 @@ VERBS: Mapping[str, Verb] = {
         ("read",),
         read="--base --corpus --teacher --vectors --valid --test",
         write="--out",
-        text=f"--arms --seeds --labels {SHAPE} --epochs --rates --pool --batch-size --jobs {COLUMNS} --set",
-        switch="--strict-leakage --strip-nul --yes --quiet",
+        text=f"--arms --seeds --labels --prompt --label-words {SHAPE} --epochs --rates --pool --batch-size --jobs {COLUMNS} --set",
+        switch="--balanced --strict-leakage --strip-nul --yes --quiet",
     ),
     "generate": Verb(
         ("read", "text"), write="--plot", text="--tokens --temperature --top-k --top-p --seed --top"
@@ -133,8 +133,8 @@ VERBS: Mapping[str, Verb] = {
 }  # fmt: skip
 WORD_SETTINGS = {  # of --set: those that hold words which are no names of files
     "activation", "arms", "caption_column", "cell", "device", "encoding", "file_column", "group_column", "hold_out", "init",
-    "label_column", "long", "models", "norm", "objective", "objectives", "on_bad_bytes", "pool", "positions", "predictions",
-    "preset", "projection", "samples", "scope", "score", "size", "source_column", "split", "start", "target_column", "text_column", "unit",
+    "label_column", "label_words", "long", "models", "norm", "objective", "objectives", "on_bad_bytes", "pool", "positions", "predictions",
+    "preset", "projection", "prompt", "prompts", "samples", "scope", "score", "size", "source_column", "split", "start", "target_column", "text_column", "unit",
 }  # fmt: skip
 
 

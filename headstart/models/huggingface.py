@@ -35,12 +35,21 @@ class Kind:
     norm: str = ""  # the one after the last block, where it is not part of it
     options: Mapping[str, Any] | None = None  # for the base's constructor
     offset_positions: bool = False  # positions are counted from the padding id on
+    padding: int | None = None  # the padding id that its code has, whatever the settings say
+    fused: bool = True  # whether it can compute attention by torch's fused kernel
+    relative_bias: bool = False  # a bias for distances beside the blocks, which all of them read
     class_bias: bool = True  # whether its class head has one, or a norm that can carry it
 
     @property
     def masked_head(self) -> bool:
         """Whether its language head has a dense layer in front, and a bias."""
         return "head.transform.0" in self.head
+
+    def first_position(self, config: Any) -> int:
+        """The position of a text's first token."""
+        if not self.offset_positions:
+            return 0
+        return (int(config.pad_token_id) if self.padding is None else self.padding) + 1
 
 
 _NO_POOLER = {"add_pooling_layer": False}
@@ -72,6 +81,17 @@ KINDS = {
     "roberta": Kind("Roberta", "roberta.", "encoder.layer", _ROBERTA, options=_NO_POOLER, offset_positions=True),
     "camembert": Kind("Camembert", "roberta.", "encoder.layer", _ROBERTA, options=_NO_POOLER, offset_positions=True),
     "xlm-roberta": Kind("XLMRoberta", "roberta.", "encoder.layer", _ROBERTA, options=_NO_POOLER, offset_positions=True),
+    "mpnet": Kind(
+        "MPNet",
+        "mpnet.",
+        "encoder.layer",
+        _ROBERTA,
+        options=_NO_POOLER,
+        offset_positions=True,
+        padding=1,
+        fused=False,
+        relative_bias=True,
+    ),
     "distilbert": Kind("DistilBert", "distilbert.", "transformer.layer", _DISTILBERT),
     "gpt2": Kind("GPT2", "transformer.", "h", _DECODER, causal=True, norm="ln_f"),
     "llama": Kind("Llama", "model.", "layers", _DECODER, causal=True, norm="norm", class_bias=False),
@@ -95,10 +115,14 @@ class HuggingFaceBase(Base):
         config = _their_config(cfg.model_type, cfg.theirs)
         if config.num_hidden_layers != cfg.layers:
             raise ModelError(f"The model has {cfg.layers} layers, its settings speak of {config.num_hidden_layers}.")
-        config._attn_implementation = "sdpa"
+        config._attn_implementation = self._attention = "sdpa" if kind.fused else "eager"
         self.inner = getattr(transformers(), f"{kind.classes}Model")(config, **(kind.options or {}))
         self._blocks, self._norm = kind.blocks, kind.norm
-        self._first = int(config.pad_token_id) + 1 if kind.offset_positions else None
+        self._first = kind.first_position(config)
+        if kind.relative_bias:  # it stands before the blocks, as in the computation: freezing goes by this order
+            parent, _, last = kind.blocks.rpartition(".")
+            holder = self.inner.get_submodule(parent)
+            holder.add_module(last, holder._modules.pop(last))
 
     @property
     def blocks(self) -> nn.ModuleList:
@@ -112,7 +136,7 @@ class HuggingFaceBase(Base):
         assert ids.size(1) <= self.max_len, f"{ids.size(1)} tokens do not fit into a context of {self.max_len}"
         # Padding stands on the right, so no real token of a causal model can see it, and its faster mask will do.
         given: dict[str, Any] = {"input_ids": ids, "attention_mask": None if self.causal else mask.long()}
-        if self._first is not None:
+        if self._first:
             given["position_ids"] = torch.arange(self._first, self._first + ids.size(1), device=ids.device)[None]
         if not look:
             return States(self.inner(**given, **self._no_cache).last_hidden_state)
@@ -151,7 +175,7 @@ class HuggingFaceBase(Base):
         try:
             yield
         finally:
-            self.inner.config._attn_implementation = "sdpa"
+            self.inner.config._attn_implementation = self._attention
 
 
 @contextmanager
@@ -180,12 +204,13 @@ def shape_of(described: Mapping[str, Any], source: str) -> HuggingFaceConfig:
             f"Supported: {', '.join(KINDS)}."
         )
     kind = KINDS[model_type]
-    for key, usual in (("is_decoder", False), ("add_cross_attention", False), ("position_embedding_type", "absolute")):
+    for key, usual in (("is_decoder", False), ("add_cross_attention", False), ("position_embedding_type", "absolute"),
+                       ("relative_attention_num_buckets", 32)):  # fmt: skip
         if described.get(key, usual) not in (usual, None):
             raise ModelError(f"{source}: a {model_type} model with {key} = {described[key]} is not supported.")
     theirs = _their_config(model_type, described, source)
     own = own_settings(type(theirs)) - _IDLE
-    if not kind.offset_positions:
+    if not kind.offset_positions or kind.padding is not None:
         own -= {"pad_token_id"}  # padding is masked; the embedding of whatever token stands there learns as any other
     found, usual = theirs.to_dict(), type(theirs)().to_dict()
     settings = _without_none({key: found[key] for key in found if key in own})
@@ -199,7 +224,7 @@ def shape_of(described: Mapping[str, Any], source: str) -> HuggingFaceConfig:
             "settings": settings,
             "off": [key for key in found if key in own and found[key] is None and usual[key] is not None],
             "vocab": int(theirs.vocab_size),
-            "context": positions - int(theirs.pad_token_id) - 1 if kind.offset_positions else positions,
+            "context": positions - kind.first_position(theirs),
             "layers": int(theirs.num_hidden_layers),
             "heads": int(theirs.num_attention_heads),
             "width": int(theirs.hidden_size),

@@ -137,10 +137,17 @@ def read_model(folder: Path) -> Saved:
 
 def _head_of(described: Mapping[str, Any], tokenizer: Tokenizer, causal: bool, source: str) -> HeadSpec:
     prompt = parse(Prompt, described["prompt"], source) if "prompt" in described else None
+    labels, pool = tuple(described["labels"]), described["pool"]
+    if (
+        not all(isinstance(name, str) for name in (*labels, pool))
+        or len(set(labels)) < len(labels)
+        or pool not in POOLS
+    ):
+        raise ValueError("its labels or its pooling are damaged")
     return HeadSpec(
         described["head"],
-        tuple(described["labels"]),
-        described["pool"],
+        labels,
+        pool,
         long=described.get("long", "truncate"),
         prompt=prompt,
         tail=prompt_tokens(prompt, tokenizer, causal).tail if prompt else 0,

@@ -12,6 +12,7 @@
       checkpoints/step-NNNNNNN/   safetensors and JSON
       model/             Hugging Face layout
       predictions.jsonl  the test rows, once
+      valid_predictions.jsonl   fine-tuning in a study: the validation rows
       result.json        written last, atomically: present = finished
 
 A file is written under a temporary name, forced to disk, and renamed: a reader sees all of it or none.

@@ -1,25 +1,34 @@
-"""What a transformer has to beat: a linear model on TF-IDF, and always predicting the majority class. No torch."""
+"""What a transformer has to beat: linear models on TF-IDF and on word vectors, a lexicon, and always predicting the majority class. No torch."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from headstart.bases.regression import fit_regression
-from headstart.data import LabelledConfig
+from headstart.bases.regression import Regression, Standard, clearly_better, fit_regression
+from headstart.hub.packs import get_pack
+from headstart.prompts import prompts_for
 from headstart.runs.disk import write_file
 from headstart.strict_json import to_json
+from headstart.study.lexicon import lexicon_probabilities, polarities
+from headstart.study.plan import PROMPTED_ARMS, StudyConfig
 from headstart.tasks.metrics import class_scores
 from headstart.text.split import Labelled, draw, split_labelled
+from headstart.text.word_vectors import known_vectors, vector_files
 
 CS = (1.0, 10.0, 100.0)  # inverse regularization; 1 is far too little with few rows: measured in docs/log.md
 USUAL_C = 10.0
+RARE = 1e-3  # SIF: a word that is this share of all words counts half (Arora, Liang and Ma, 2017)
+_WORD = re.compile(r"n't|\w+?(?=n't)|\w+|[^\w\s]")  # "don't" is do and n't, as in the vocabularies of spaCy and GloVe
 
 
 @dataclass(frozen=True)
@@ -29,7 +38,7 @@ class Baseline:
     seconds: float
     c: float | None = None
     parameters: int = 0
-    more: Mapping[str, Any] = field(default_factory=dict)  # for result.json
+    chosen: Mapping[str, Any] = field(default_factory=dict)  # what else was chosen or fitted, for result.json
 
     @property
     def predictions(self) -> list[str]:
@@ -45,31 +54,120 @@ def majority(data: Labelled) -> Baseline:
 def tfidf(data: Labelled) -> Baseline:
     """Logistic regression on words and pairs of words."""
     began = time.perf_counter()
-    texts = {name: [e.text for e in rows] for name, rows in data.parts().items()}
-    labels = {name: [e.label for e in rows] for name, rows in data.parts().items()}
+    found, rows = fit_tfidf(data)
+    probabilities = by_label(found.model, rows["test"], data.labels)
+    return Baseline("tfidf", probabilities, time.perf_counter() - began, found.c, int(found.model.coef_.size))
+
+
+def static(data: Labelled, vectors: str) -> Baseline:
+    """Logistic regression on the mean of a text's pretrained word vectors.
+
+    Frequent words count less (smooth inverse frequency, from the training texts) where that is clearly better on held-out rows.
+    """
+    began = time.perf_counter()
+    words = {name: [_WORD.findall(e.text) for e in rows] for name, rows in data.parts().items() if rows}
+    vocabulary = sorted({word for rows in words.values() for row in rows for word in row})
+    table = known_vectors(vectors, vocabulary)
+    places = {word: i for i, word in enumerate(vocabulary)}
+    counts = np.bincount([places[word] for row in words["train"] for word in row], minlength=len(vocabulary))
+    best: tuple[Regression, dict[str, Any], bool] | None = None
+    for weights in (np.ones(len(vocabulary)), RARE / (RARE + counts / max(1, counts.sum()))):
+        rows = {name: _means(part, places, table, weights) for name, part in words.items()}
+        rows = {name: Standard.of(rows["train"]).unit(part) for name, part in rows.items()}
+        found = fit_parts(data, rows)
+        if best is None or (len(found.hits) and clearly_better(found.hits, best[0].hits)):
+            best = found, rows, best is not None
+    assert best is not None
+    found, rows, rare = best
+    seconds, size = time.perf_counter() - began, int(found.model.coef_.size)
+    return Baseline("static", by_label(found.model, rows["test"], data.labels), seconds, found.c, size, {"sif": rare})
+
+
+def _means(
+    texts: Sequence[Sequence[str]], places: Mapping[str, int], table: NDArray[np.float32], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The weighted mean of the vectors of each text's known words, (texts, D); zeros where none is known."""
+    known: NDArray[np.bool_] = np.asarray(table.any(axis=1))
+    found = np.zeros((len(texts), table.shape[1]))
+    for i, text in enumerate(texts):
+        rows = [row for word in text if known[row := places[word]]]
+        if rows:
+            found[i] = np.average(table[rows], axis=0, weights=weights[rows])
+    return found
+
+
+def lexicon(data: Labelled, words: Mapping[str, str]) -> Baseline:
+    """What VADER's score of each test text says; nothing is learned."""
+    began = time.perf_counter()
+    probabilities = lexicon_probabilities([e.text for e in data.test], polarities(data.labels, words))
+    return Baseline("lexicon", probabilities, time.perf_counter() - began)
+
+
+def tfidf_rows(data: Labelled) -> dict[str, Any]:
+    """The TF-IDF vectors of each part, fitted to the training texts: words and pairs of words, each row of length 1."""
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
-    train = vectorizer.fit_transform(texts["train"]), labels["train"]
-    valid = (vectorizer.transform(texts["valid"]), labels["valid"]) if data.valid else None
-    found = fit_regression(train, valid, CS, USUAL_C)
-    model = found.model
-    rows = model.predict_proba(vectorizer.transform(texts["test"])).tolist()
-    names = [str(label) for label in model.classes_]
-    probabilities = [dict(zip(names, row, strict=True)) for row in rows]
-    return Baseline("tfidf", probabilities, time.perf_counter() - began, found.c, int(model.coef_.size))
+    vectorizer.fit([e.text for e in data.train])
+    return {name: vectorizer.transform([e.text for e in rows]) for name, rows in data.parts().items() if rows}
 
 
-BASELINES = {"majority": majority, "tfidf": tfidf}
+def fit_tfidf(data: Labelled) -> tuple[Regression, dict[str, Any]]:
+    """The regression, and the rows of each part as it takes them."""
+    rows = tfidf_rows(data)
+    return fit_parts(data, rows), rows
 
 
-def write_baseline(cfg: LabelledConfig, kind: str, labels: int, seed: int, path: Path) -> None:
+def fit_parts(
+    data: Labelled,
+    rows: Mapping[str, Any],
+    cs: Sequence[float] = CS,
+    usual: float = USUAL_C,
+    importance: Mapping[int, float] | None = None,
+) -> Regression:
+    """A logistic regression on the features of the training rows; those of each part are in `rows`.
+
+    It is given numbers for classes: scikit-learn does not find the weight of a class whose name is a numeral.
+    """
+    train, valid = ([data.labels.index(e.label) for e in part] for part in (data.train, data.valid))
+    return fit_regression((rows["train"], train), (rows["valid"], valid) if valid else None, cs, usual, importance)
+
+
+def by_label(model: Any, rows: Any, labels: Sequence[str]) -> list[dict[str, float]]:
+    """The probability of each label for each row."""
+    names = [labels[number] for number in model.classes_]
+    return [dict(zip(names, row, strict=True)) for row in model.predict_proba(rows).tolist()]
+
+
+def refuse_impossible(cfg: StudyConfig, data: Labelled) -> None:
+    """An error before anything is trained, where an arm has no use for the labels or cannot find its files."""
+    if any(arm in ("zero-shot", *PROMPTED_ARMS) for arm in cfg.arms):
+        prompts_for(data.labels, True, cfg.prompts, cfg.label_words)
+    if "lexicon" in cfg.arms:
+        polarities(data.labels, cfg.label_words)
+        get_pack("vader")
+    if "static" in cfg.arms:
+        vector_files(cfg.static_vectors)
+
+
+def write_baseline(cfg: StudyConfig, kind: str, labels: int, seed: int, path: Path) -> None:
     """A baseline on `labels` rows (0: all) drawn with `seed`, as a cell: predictions.jsonl and result.json in `path`."""
-    whole = split_labelled(cfg)
-    data = draw(whole, labels, seed, cfg.balanced) if labels else whole
-    write_cell(path, data, BASELINES[kind](data))
+    whole = split_labelled(cfg.data)
+    data = draw(whole, labels, seed, cfg.data.balanced) if labels else whole
+    match kind:
+        case "majority":
+            made = majority(data)
+        case "tfidf":
+            made = tfidf(data)
+        case "static":
+            made = static(data, cfg.static_vectors)
+        case "lexicon":
+            made = lexicon(data, cfg.label_words)
+        case _:
+            raise AssertionError(f"no baseline: {kind}")
+    write_cell(data, made, path)
 
 
-def write_cell(path: Path, data: Labelled, made: Baseline) -> None:
-    """The predictions of the test rows as a cell: predictions.jsonl and result.json in `path`."""
+def write_cell(data: Labelled, made: Baseline, path: Path) -> None:
+    """predictions.jsonl and result.json of an arm that is no run."""
     records = [
         {"row": i, "label": example.label, "prediction": predicted, "probabilities": row}
         for i, (example, predicted, row) in enumerate(zip(data.test, made.predictions, made.probabilities, strict=True))
@@ -78,10 +176,10 @@ def write_cell(path: Path, data: Labelled, made: Baseline) -> None:
     truth = [data.labels.index(e.label) for e in data.test]
     scores = class_scores(truth, [data.labels.index(said) for said in made.predictions], len(data.labels))
     result = {
+        **made.chosen,
         "test": scores,
         "seconds": made.seconds,
         "rate": made.c,
         "trained_parameters": made.parameters,
-        **made.more,
     }
     write_file(path / "result.json", to_json(result).encode())

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from headstart.config import ClassScore, FinetuneConfig, PretrainConfig
 from headstart.errors import ConfigError, DataError, ModelError, UserError
+from headstart.prompts import prompts_for
 from headstart.runs.disk import write_file
 from headstart.runs.environment import environment
 from headstart.runs.kinds import kind_of
@@ -32,8 +33,10 @@ from headstart.runs.watch import Watch
 from headstart.schema import differences, parse, read_toml, to_toml
 from headstart.shapes import PRESETS, HuggingFaceConfig
 from headstart.strict_json import to_json
-from headstart.study.baselines import write_baseline
+from headstart.study.baselines import refuse_impossible, write_baseline
+from headstart.study.joined import write_joined
 from headstart.study.plan import (
+    PROMPTED_ARMS,
     BaseRun,
     Cell,
     StudyConfig,
@@ -70,6 +73,7 @@ def run_study(
         every = len(data.train) + len(data.valid)
         if max(cfg.labels) > every:
             raise ConfigError(f"--labels {max(cfg.labels):,}: there are {every:,} training and validation rows.")
+        refuse_impossible(cfg, data)
         state = _begin(out, cfg, data, watch)
         bases = named_bases([*_given(cfg), *_pretrained(out, cfg, watch)]) if cfg.trained else []
         _note_bases(state, bases)
@@ -83,7 +87,9 @@ def run_study(
         with Cells(out, [*first, *final], jobs, watch, expected) as running:
             running.run(first)
             chosen = _chosen(out, tried, score)
-            running.run([plan(cell) for cell in cells(cfg, arms, chosen)])
+            final_cells = cells(cfg, arms, chosen)
+            for stacked in (False, True):  # those of stack take the scores of others
+                running.run([plan(cell) for cell in final_cells if (cell.arm.kind == "stack") == stacked])
         state["rates"] = {f"{arm}~{labels or 'all'}": rate for (arm, labels), rate in chosen.items()}
         state["failures"] = [vars(outcome) for outcome in running.failures]
         _write(out, state)
@@ -91,14 +97,37 @@ def run_study(
     return out
 
 
+def with_usual_arms(cfg: StudyConfig, watch: Watch) -> StudyConfig:
+    """`cfg` with the arms of a prompt too, where arms are not given and a base is an external causal language model."""
+    if "arms" in cfg.model_fields_set or not any(_asks_well(base) for base in cfg.bases):
+        return cfg
+    try:
+        prompts_for(split_labelled(cfg.data).labels, True, cfg.prompts, cfg.label_words)
+    except ConfigError as error:
+        watch.note(f"Note: the arms zero-shot and prompt are left out. {error}")
+        return cfg
+    return cfg.model_copy(update={"arms": (*cfg.arms, "zero-shot", PROMPTED_ARMS[0])})
+
+
+def _asks_well(base: str) -> bool:
+    from headstart.bases.pretrained import find_base, is_ours, made_elsewhere, read_shape
+
+    if base in PRESETS or not made_elsewhere(base):
+        return False
+    folder = find_base(base)
+    return not is_ours(folder) and read_shape(folder)[0].causal
+
+
 def _planned(cfg: StudyConfig, out: Path, every: int, score: ClassScore, cell: Cell) -> Planned:
     """A cell as work; its weight are its steps, where the base takes part in them. `every`: all rows to learn from."""
     if cell.arm.base is None:
         labels = cell.labels or 0
-        return Planned(cell.name, partial(write_baseline, cfg.data, cell.arm.kind, labels, cell.seed), weight=10.0)
+        return Planned(cell.name, partial(write_baseline, cfg, cell.arm.kind, labels, cell.seed), weight=10.0)
     if cell.labels is None:
         work = partial(write_zero_shot, cfg.data, str(cell.arm.base.path), cfg.prompts, cfg.label_words, cfg.finetune)
         return Planned(cell.name, work, weight=50.0)
+    if not cell.arm.fine_tuned:
+        return Planned(cell.name, partial(write_joined, cfg, cell, out.absolute()), weight=10.0)
     job = finetuning(cfg, cell, (out / "features").absolute(), score)
     steps = float(job.usual_steps(round(0.8 * (cell.labels or every) / job.train.batch_size)))
     steps *= 2 if cell.arm.kind == "contrastive" else 1  # of pairs

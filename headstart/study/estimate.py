@@ -12,10 +12,10 @@ from typing import TypedDict
 from headstart.bases.regression import ENOUGH
 from headstart.config import FinetuneConfig, JobConfig, Objective
 from headstart.jobs.estimate import Cost, estimate
+from headstart.jobs.finetune import FEW
 from headstart.prompts import CALIBRATED_ON
 from headstart.shapes import PRESETS
 from headstart.study.plan import (
-    COMPUTED,
     PROMPTED_ARMS,
     BaseRun,
     Cell,
@@ -34,6 +34,7 @@ TFIDF = (
     8e-4,
     2.5e-4,
 )  # seconds: at least, for each row with cross-validation, and with validation rows to choose on
+STATIC, HYBRID = 3, 8  # times as long as TF-IDF: two weightings of dense rows, or six regressions on both
 HEAD_STEP = 2e-3  # seconds of a step of a head alone
 STARTED = 5.0  # seconds until a process of its own has imported everything
 TEMPLATES = 2  # of a family of labels, for most
@@ -65,13 +66,22 @@ class Costs:
         """Of one run, but for what the runs on one base share."""
         rows = cell.labels or self.rows
         valid = rows // 5 if rows >= SELECTED_FROM else 0
-        if cell.arm.base is None:
-            least, folded, chosen = TFIDF
-            return least + rows * (chosen if valid >= ENOUGH else folded) if cell.arm.kind == "tfidf" else 0.1
+        least, folded, chosen = TFIDF
+        linear = least + rows * (chosen if valid >= ENOUGH else folded)
+        if cell.arm.base is None or cell.arm.kind == "stack":
+            return (
+                0.1
+                if cell.arm.kind in ("majority", "lexicon")
+                else STATIC * linear
+                if cell.arm.kind == "static"
+                else linear
+            )
         cost = self.timed[cell.arm.base.name]
         if cell.labels is None:  # every template is a pass over the test rows and those for calibration
             passes = len(self.cfg.prompts) or TEMPLATES
             return cost["opening_seconds"] + passes * (self.test + CALIBRATED_ON) * cost["reading_seconds"]
+        if cell.arm.kind == "hybrid":
+            return cost["opening_seconds"] + HYBRID * linear
         steps = max(self.cfg.least_steps, cost["steps"] * rows / self.rows)
         looks = cost["evaluations"] if valid else 1
         if cell.arm.kind in PROMPTED_ARMS:
@@ -91,10 +101,18 @@ class Costs:
         job = finetuning(self.cfg, cell, Path(), "accuracy")
         steps = job.usual_steps(-(-(rows - valid) // job.train.batch_size), few=not valid)
         read = (job.epochs * valid if valid else CALIBRATED_ON) + (0 if cell.trial else self.test)
-        if job.scope == "head":  # reads all rows in its prompt, once
-            return cost["opening_seconds"] + (self.rows + self.test) * cost["reading_seconds"] / max(1, self.cfg.seeds)
+        if job.scope == "head":  # the test rows are read once for all seeds
+            shared = (self.test + CALIBRATED_ON) / max(1, self.cfg.seeds)
+            return cost["opening_seconds"] + (rows + shared) * cost["reading_seconds"]
         update = cost["update_seconds"] * job.train.batch_size / USUAL_BATCH
         return cost["opening_seconds"] + steps * update + read * cost["reading_seconds"]
+
+    def reading(self, base: str, keys: Sequence[tuple[str, int, int]]) -> float:
+        """The pass of a frozen base over the rows: the test rows, and all others once or those that each cell draws."""
+        counts = [labels for _, labels, _ in keys]
+        whole = any(not labels or self.rows <= FEW * labels for labels in counts)
+        drawn = sum(labels for labels in counts if labels and self.rows > FEW * labels)
+        return self.timed[base]["reading_seconds"] * (self.test + drawn + (self.rows if whole else 0))
 
     def shared(self, cell: Cell) -> tuple[tuple[str, int, int], float]:
         """What cells on one base and the same rows share, by a key: the pass over the rows, and the linear probe."""
@@ -122,10 +140,13 @@ def study_estimate(cfg: StudyConfig, jobs: int = 1) -> tuple[StudyEstimate, dict
     arms = arms_of(cfg, bases)
     wanted = [*trials(cfg, arms, every), *cells(cfg, arms, {})]
     costs = Costs(cfg, every, len(data.test), dict(zip((base.name for base in bases), timed, strict=False)))
-    probed = [c for c in wanted if c.arm.base and c.arm.kind not in ("scratch", *COMPUTED, *PROMPTED_ARMS)]
+    probed = [
+        c
+        for c in wanted
+        if c.arm.base and c.labels is not None and c.arm.kind not in ("scratch", "stack", *PROMPTED_ARMS)
+    ]
     shared = dict(costs.shared(cell) for cell in probed)
-    # The base reads every row once for all cells, those of other label counts and the test rows too.
-    reading = sum(costs.timed[name]["reading_seconds"] * (every + len(data.test)) for name in {k[0] for k in shared})
+    reading = sum(costs.reading(name, [key for key in shared if key[0] == name]) for name in {key[0] for key in shared})
     by_cell = {cell.name: costs.seconds(cell) for cell in wanted}
     runs = sum(by_cell.values()) + sum(shared.values())
     before = sum(p["seconds"] + p["preparing_seconds"] + p["closing_seconds"] for p in pretraining)

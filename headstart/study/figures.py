@@ -16,7 +16,12 @@ from headstart.study.results import ArmResult, Curves, Difference, Results
 
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)))
-BASELINES: dict[str, Any] = {"majority": (0, (1, 1.8)), "tfidf": (0, (5, 2))}
+BASELINES: dict[str, Any] = {
+    "majority": (0, (1, 1.8)),
+    "tfidf": (0, (5, 2)),
+    "static": (0, (5, 2, 1, 2)),
+    "lexicon": (0, (2, 1)),
+}
 SHORTEST = 0.001  # minutes; what took less, a majority is counted in no time, has no place on a logarithmic axis
 MOST_NUMBERED = 12  # labels; in a larger confusion table only the diagonal has numbers
 

@@ -9,7 +9,6 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,9 @@ from headstart.runs.records import read_json
 from headstart.runs.run import Run
 from headstart.schema import parse, read_toml
 from headstart.shapes import PRESETS
+from headstart.study.compared import compared
 from headstart.study.overlap import overlapping
-from headstart.study.plan import COMPUTED, WITHOUT_LABELS, BaseRun, StudyConfig, arms_of, leading_score
+from headstart.study.plan import NEEDS_NO_LABELS, BaseRun, StudyConfig, arms_of, leading_score
 from headstart.study.results import (
     ArmResult,
     Calibration,
@@ -122,10 +122,10 @@ class _Study:
             arms=[self._row(t, overlap[t.labels]) for t in self.taken],
             differences=self._differences(),
             labels_needed=self._labels_needed(),
-            curves={t.arm.name: self._curves(t) for t in last if t.arm.base and t.arm.kind not in COMPUTED},
+            curves={t.arm.name: self._curves(t) for t in last if t.arm.fine_tuned},
             mistakes={t.arm.name: self._mistakes(t) for t in last if t.arm.kind != "majority"},
             disagreements=self._disagreements([t for t in last if t.arm.kind != "majority"]),
-            receipts=[_receipt(t) for t in last if t.arm.base and t.arm.kind not in COMPUTED],
+            receipts=[_receipt(t) for t in last if t.arm.fine_tuned],
             pretraining=[p for base, b in self.bases.items() if (p := _pretraining(base, Path(b["path"])))],
             failures=[Failure(**failure) for failure in self.state.get("failures", [])],
             missing_cells=self.missing,
@@ -183,10 +183,10 @@ class _Study:
         )
 
     def _differences(self) -> list[Difference]:
-        """Each arm against scratch and against TF-IDF, and arms of one kind against each other; Holm at all labels."""
+        """Each arm against scratch and TF-IDF, arms of one kind against each other, and joined arms against their partner; Holm at all labels."""
         found: list[Difference] = []
         for labels in reversed(self.cfg.labels):
-            pairs = self._pairs(self._at(labels))
+            pairs = compared(self._at(labels))
             estimates = [self._difference(a, b) for a, b in pairs]
             adjusted = labels == self.last
             for (a, b), e in zip(pairs, holm(estimates) if adjusted else estimates, strict=True):
@@ -208,15 +208,6 @@ class _Study:
                 )
         return found
 
-    def _pairs(self, here: Sequence[Taken]) -> list[tuple[Taken, Taken]]:
-        scratch = [t for t in here if t.arm.kind == "scratch"]
-        learned = [t for t in here if t.arm.base and t.arm.kind != "scratch"]
-        linear = [t for t in here if t.arm.kind == "tfidf"]
-        pairs = [(t, s) for t in learned for s in scratch if _same_shape(t, s)]
-        pairs += [(t, b) for t in [*learned, *scratch] for b in linear]
-        pairs += [(a, b) for a, b in combinations(learned, 2) if a.arm.kind == b.arm.kind]
-        return [(a, b) for a, b in pairs if not (a.random and b.random) or set(a.seeds) & set(b.seeds)]
-
     def _difference(self, a: Taken, b: Taken) -> Estimate:
         """On the seeds that both have; an arm without chance in it goes with every seed of the other."""
         x, y = self.scores(a), self.scores(b)
@@ -230,10 +221,10 @@ class _Study:
         if len(self.cfg.labels) == 1:
             return []
         found = []
-        for reference in (t for t in self._at(self.last) if t.arm.kind in ("scratch", "tfidf", *WITHOUT_LABELS)):
+        for reference in (t for t in self._at(self.last) if t.arm.kind in ("scratch", "tfidf", *NEEDS_NO_LABELS)):
             for arm in self.arms:
                 curve = [t for t in self.taken if t.arm == arm]
-                if arm == reference.arm or arm.kind in ("majority", "scratch") or len(curve) < 2:
+                if arm == reference.arm or arm.kind in ("majority", "scratch", *NEEDS_NO_LABELS) or len(curve) < 2:
                     continue
                 other_shape = arm.base and reference.arm.base and arm.base.shape != reference.arm.base.shape
                 if other_shape and reference.arm.kind == "scratch":
@@ -364,10 +355,6 @@ def _summary(found: Estimate, scores: Scores) -> Summary:
 
 def _interval(found: Estimate) -> Interval:
     return found.low, found.high
-
-
-def _same_shape(a: Taken, b: Taken) -> bool:
-    return a.arm.base is not None and b.arm.base is not None and a.arm.base.shape == b.arm.base.shape
 
 
 def _between(trained: Sequence[tuple[int, float]], steps: Sequence[int]) -> list[float]:

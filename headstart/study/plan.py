@@ -24,9 +24,15 @@ from headstart.schema import Frozen, merge, parse
 from headstart.tasks.metrics import is_imbalanced
 from headstart.text.split import SELECTED_FROM, Labelled
 
-BASELINES = ("majority", "tfidf")  # arms without a transformer, in baselines.py
-COMPUTED = ("zero-shot",)  # arms with a base that is not trained: functions in a module of their own
-WITHOUT_LABELS = ("zero-shot",)  # one cell for all label counts
+BASELINES = ("majority", "tfidf", "static", "lexicon")  # arms without a transformer, in baselines.py
+JOINED = ("hybrid", "stack")  # a base and TF-IDF, in joined.py: not fine-tuned themselves
+NEEDS_NO_LABELS = ("lexicon", "zero-shot")  # one cell for all label counts
+PROMPTED_ARMS = ("prompt", "prompt:frozen", "prompt:lora")
+TUNED = ("scratch", "frozen", "contrastive", "last:K", "lora", "full")
+ARMS = (*BASELINES, *TUNED, *JOINED, "zero-shot", *PROMPTED_ARMS)
+ARM = "|".join(ARMS).replace("last:K", r"last:[1-9]\d*")
+# What an arm is without the one thing that it adds: TF-IDF, or labels.
+PARTNERS = {"hybrid": "frozen", "stack": "full", **dict.fromkeys(PROMPTED_ARMS, "zero-shot")}
 SCOPES = {  # what a trained arm trains, where it is not called the same
     "scratch": "full",
     "frozen": "head",
@@ -35,9 +41,6 @@ SCOPES = {  # what a trained arm trains, where it is not called the same
     "prompt:lora": "lora",
     "contrastive": "full",
 }
-PROMPTED_ARMS = ("prompt", "prompt:frozen", "prompt:lora")
-ARMS = (*BASELINES, "scratch", "frozen", "contrastive", "last:K", "lora", "full", "zero-shot", *PROMPTED_ARMS)
-ARM = "|".join(ARMS).replace("last:K", r"last:[1-9]\d*")
 # Tried on the validation rows; the middle one is used where there are too few to choose on. The head of a frozen base
 # starts from a linear probe, its optimum but for the regularization; an external model was pretrained for long.
 RATES = {"frozen": (1e-4, 3e-4, 1e-3), "contrastive": (1e-4, 3e-4, 1e-3), "other": (3e-4, 1e-3, 3e-3)}
@@ -64,7 +67,7 @@ class StudyConfig(Frozen):
 
     data: LabelledConfig
     bases: tuple[str, ...] = ()  # runs or external models; those pretrained by the study itself come after them
-    arms: tuple[str, ...] = ("majority", "tfidf", "scratch", "frozen", "full")  # or contrastive, last:K, lora
+    arms: tuple[str, ...] = ("majority", "tfidf", "scratch", "frozen", "full")  # or others of ARMS
     seeds: int = Field(5, ge=1)
     labels: tuple[int, ...] = (0,)  # training rows, validation rows included; 0 = all
     prompts: tuple[
@@ -75,6 +78,7 @@ class StudyConfig(Frozen):
     rates: tuple[float, ...] = ()  # learning rates tried on the validation rows; empty: three that suit the arm
     least_steps: int = Field(300, ge=1)  # at least, however few the labels
     strict_leakage: bool = False  # reject test rows that are also training rows
+    static_vectors: str = "english-vectors"  # of the arm static: a pack, a .vec file or the folder of a spaCy pipeline
     objectives: tuple[Objective, ...] = ("causal",)  # each gives a base, when there is a corpus to pretrain on
     pretrain: dict[str, Any] = Field(
         default_factory=dict
@@ -112,6 +116,8 @@ class StudyConfig(Frozen):
         self.finetuning({"base": "gpt", "context": 0})  # a context is for some bases and not for others
         if self.trained and not self.bases and not self.pretrain:
             raise ValueError(f"the arms {', '.join(self.trained)} need a base: --base RUN, or --corpus to pretrain one")
+        if "stack" in self.arms and "full" not in self.arms:
+            raise ValueError("the arm stack joins the scores of the arm full with TF-IDF: add full to the arms")
         return self
 
     @field_validator("prompts")
@@ -123,7 +129,7 @@ class StudyConfig(Frozen):
 
     @property
     def trained(self) -> list[str]:
-        """The arms that have a transformer, trained or as it is."""
+        """The arms that have a base."""
         return [arm for arm in self.arms if arm not in BASELINES]
 
     def pretraining(self, objective: Objective) -> PretrainConfig:
@@ -154,8 +160,18 @@ class Arm:
     base: BaseRun | None = None
 
     @property
+    def fine_tuned(self) -> bool:
+        """Whether its cells are runs, with a learning rate, a log and a receipt."""
+        return self.base is not None and self.kind not in (*JOINED, *NEEDS_NO_LABELS)
+
+    def varies(self, labels: int | None) -> bool:
+        """Whether another seed could give another result: it draws the labels, and starts the weights that are trained."""
+        fixed = self.kind in (*BASELINES, "hybrid")
+        return labels is not None and (labels > 0 or not fixed)
+
+    @property
     def rates(self) -> tuple[float, ...]:
-        if self.base is None:
+        if self.base is None or not self.fine_tuned:
             return ()
         rates = RATES_ELSEWHERE if self.base.elsewhere else RATES
         return rates.get(self.kind, rates["other"])
@@ -166,7 +182,7 @@ class Cell:
     arm: Arm
     labels: int | None  # 0 = all; None: of an arm that uses none
     seed: int
-    rate: float | None = None  # None where nothing is trained
+    rate: float | None = None  # None for an arm that is not fine-tuned
     trial: bool = False  # only to choose a rate: never shown the test rows
 
     @property
@@ -224,22 +240,21 @@ def trials(cfg: StudyConfig, arms: list[Arm], every: int) -> list[Cell]:
         for labels in cfg.labels
         if (labels or every) >= SELECTED_FROM
         for arm in arms
-        if arm.base is not None and arm.kind not in COMPUTED and len(cfg.rates or arm.rates) > 1
+        if arm.fine_tuned and len(cfg.rates or arm.rates) > 1
         for rate in cfg.rates or arm.rates
     ]
 
 
 def cells(cfg: StudyConfig, arms: list[Arm], rates: Mapping[tuple[str, int], float]) -> list[Cell]:
     """The runs that are compared; `rates` are those that were chosen, by arm and labels."""
-    found = [Cell(arm, None, 0) for arm in arms if arm.kind in WITHOUT_LABELS]
+    found = [Cell(arm, None, 0) for arm in arms if arm.kind in NEEDS_NO_LABELS]
     for labels in cfg.labels:
         for arm in arms:
-            if arm.kind in WITHOUT_LABELS:
+            if arm.kind in NEEDS_NO_LABELS:
                 continue
             tried = cfg.rates or arm.rates
-            usual = tried[len(tried) // 2] if arm.base else None
-            # With all the labels a baseline has nothing random about it.
-            seeds = 1 if arm.kind in BASELINES and not labels else cfg.seeds
+            usual = tried[len(tried) // 2] if arm.fine_tuned else None
+            seeds = cfg.seeds if arm.varies(labels) else 1
             found += [Cell(arm, labels, seed, rates.get((arm.name, labels), usual)) for seed in range(seeds)]
     return found
 
@@ -263,7 +278,8 @@ def finetuning(cfg: StudyConfig, cell: Cell, features: Path, score: ClassScore) 
             "features": None if arm.kind == "scratch" else str(features),
             "check": False,
             "score": None if score == "accuracy" else score,
-            "predictions": "none" if cell.trial else "labels",  # the texts stand in the data, once for all cells
+            # The texts stand in the data, once for all cells; stack takes the scores of validation rows.
+            "predictions": "none" if cell.trial else "validation" if arm.kind == "full" else "labels",
             "data": {"labels": cell.labels, "draw": cell.seed},
             "train": {"seed": cell.seed, "lr": cell.rate},
         },

@@ -119,7 +119,7 @@ class ArmResult(Summary):
     calibration: Calibration = Calibration()
     overlapping_test_rows: int | None = None  # with training rows
     clean: Score | None = None  # without those
-    rate: float | None = None  # learning rate (tfidf: C), where it was chosen
+    rate: float | None = None  # learning rate (of a logistic regression: C), where it was chosen
     confusion: list[list[Number]] = []  # summed over seeds; rows true, columns predicted
     cost: Cost = Cost()
 

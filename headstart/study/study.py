@@ -126,7 +126,7 @@ def compare(
     texts: Sequence[str],
     labels: Sequence[str],
     base: str | Path | Sequence[str | Path] = (),
-    arms: Sequence[str] = ("majority", "tfidf", "scratch", "frozen", "full"),
+    arms: Sequence[str] | None = None,
     out: str | Path = "runs/study",
     watch: Watch | None = None,
     jobs: int = 1,
@@ -135,9 +135,11 @@ def compare(
 ) -> Study:
     """Compare arms on labelled texts; called again with the same `out`, it runs only what is missing.
 
+    `arms` are majority, tfidf, scratch, frozen and full; with an external causal language model also zero-shot and prompt.
     `label_counts` are the numbers of labels to compare at, training and validation rows together; 0 is all of them.
     `settings` are those of a study, named as in study.toml:
 
+    - prompts=("Review: {text}\\nSentiment:",), label_words={"neg": "negative", "pos": "positive"}: of the arms zero-shot and prompt
     - seeds=5: runs of every arm that has chance in it
     - rates=(3e-4, 1e-3): learning rates tried on the validation rows; without it, three that suit each arm
     - least_steps=300: minimum of optimizer steps of every run, however few the labels
@@ -153,6 +155,9 @@ def compare(
     absent = [i for i, label in enumerate(labels) if label is None or label != label]  # NaN is not itself
     if absent:
         raise DataError(f"The label of text {absent[0]} (counted from 0) is {labels[absent[0]]}.", "DATA_LABEL")
+    from headstart.study.classify import with_usual_arms
+    from headstart.study.which import with_best_base
+
     out = Path(out).absolute()
     table = io.StringIO()
     csv.writer(table).writerows([("text", "label"), *zip(texts, map(str, labels), strict=True)])
@@ -163,5 +168,8 @@ def compare(
     write_file(rows, given_rows)
     bases = [base] if isinstance(base, (str, Path)) else list(base)
     places = tuple(str(Path(b).absolute()) if Path(b).exists() else str(b) for b in bases)
-    given = {"data": {"train": str(rows)}, "bases": places, "arms": tuple(arms), "labels": tuple(label_counts)}
-    return Study.run(parse(StudyConfig, {**given, **settings}), out, jobs, watch)
+    given = {"data": {"train": str(rows)}, "bases": places, "labels": tuple(label_counts)}
+    given |= {"arms": tuple(arms)} if arms is not None else {}
+    watch = watch or Watch()
+    cfg = with_usual_arms(with_best_base(parse(StudyConfig, {**given, **settings}), out, watch), watch)
+    return Study.run(cfg, out, jobs, watch)

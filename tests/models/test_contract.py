@@ -81,6 +81,10 @@ def test_layer_groups_hold_every_parameter_once_in_order(base: Base) -> None:
     assert sorted(grouped) == sorted(id(p) for p in base.parameters())
     names = [name for name, _ in groups]
     assert names[:3] == ["embedding", "layer 1", "layer 2"]
+    after = [parameter for _, parameters in groups[3:] for parameter in parameters]
+    assert {id(p) for p in after} <= {
+        id(p) for m in base.modules() if "Norm" in type(m).__name__ for p in m.parameters()
+    }
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,8 @@ KINDS = {
     "classifier": Kind("clf", USE_CLF, "model/*", share=0.5),
     "unsealed classifier": Kind("clf", USE_CLF, "model/*", unsealed=True, share=0.5),
     "run of a classifier": Kind("clf", USE_CLF, FILES),
+    "unsealed prompted classifier": Kind("asked", USE_CLF, "model/*.json", unsealed=True, share=0.5),
+    "onnx with a prompt": Kind("asked.onnx", ("predict {it} lovely",), share=0.5),
     "translator": Kind("translator", USE_TRANSLATOR, "model/*"),
     "unsealed translator": Kind("translator", USE_TRANSLATOR, "model/*", unsealed=True),
     "run of a translator": Kind("translator", USE_TRANSLATOR, FILES),
@@ -219,9 +221,12 @@ def _runs(made: Path) -> None:
     shutil.rmtree(made / "lm" / "checkpoints")
     clf = {"base": str(made / "lm"), "data": {"train": str(texts / "rows.csv")}, "train": train}
     finetune(parse(FinetuneConfig, clf), made / "clf")
+    asked = {"prompt": "{text} it was", "label_words": {"bad": "awful", "good": "lovely"}, "calibrate": True}
+    finetune(parse(FinetuneConfig, {**clf, **asked}), made / "asked")
     pairs = {"data": {"pairs": [str(texts / "pairs.tsv")]}, "model": {"kind": "gru", "hidden": 8}, "train": train}
     translate(parse(TranslateConfig, pairs), made / "translator")
     export_onnx(made / "clf", made / "clf.onnx")
+    export_onnx(made / "asked", made / "asked.onnx")
 
 
 def _elsewhere(made: Path) -> None:

@@ -56,6 +56,31 @@ def test_pretraining_that_helps_and_is_still_below_the_linear_model():
     )
 
 
+def test_a_base_joined_with_tfidf_is_compared_with_the_base_alone_and_never_leads():
+    arms = [
+        arm("tfidf", 0.80, seeds=1),
+        arm("full", 0.84),
+        arm("stack", 0.87),
+        arm("frozen", 0.82),
+        arm("hybrid", 0.85),
+    ]
+    rows = [gap("stack", "full", 3.0, 1.0, 5.0), gap("hybrid", "frozen", 3.0, -0.5, 6.5), gap("stack", "tfidf", 7.0, 5.0, 9.0),
+            gap("frozen", "tfidf", 2.0, 0.5, 3.5), gap("hybrid", "tfidf", 5.0, 3.0, 7.0), gap("full", "tfidf", 4.0, 2.0, 6.0)]  # fmt: skip
+    told = verdict(study(arms, rows)).splitlines()
+    assert told[0] == "At all 2,000 labels full is better than TF-IDF, by about 4.0 points."
+    assert (
+        "- Joined with TF-IDF, stack beats full by 3.0 points (1.0 to 5.0); "
+        "hybrid shows no significant difference from frozen, +3.0 points (-0.5 to 6.5)."
+    ) in told
+
+
+def test_word_vectors_are_compared_in_words():
+    arms = [arm("tfidf", 0.80, seeds=1), arm("static", 0.84, seeds=1)]
+    told = verdict(study(arms, [gap("static", "tfidf", 4.0, 2.0, 6.0, over="rows only")]))
+    assert told.startswith("At all 2,000 labels averaging word vectors is better than TF-IDF, by about 4.0 points.")
+    assert "averaged word vectors with logistic regression 0.840 is ahead of TF-IDF" in told
+
+
 def test_what_cannot_be_told_apart_and_what_it_would_take():
     rows = [gap("full", "scratch", 1.1, -0.8, 3.0, needed={"seeds": 12, "rows": 5049})]
     text = verdict(study(THREE, rows))

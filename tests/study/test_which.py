@@ -80,7 +80,7 @@ def test_label_words_win_where_a_text_tells_nothing_but_what_they_mean(tmp_path:
     rows += [(f"The {DISHES[7 - i]} was {w}.", k) for k, ws in KINDS.items() for i, w in enumerate(ws)]
     found = ranking(write_rows(tmp_path / "few.csv", rows), test=str(tmp_path / "unused.csv"))
     scores = {pair.route: pair.score for pair in found.pairs}
-    assert set(scores) == {"tfidf", "zero-shot", "frozen", "prompt:frozen"}
+    assert set(scores) == {"tfidf", "zero-shot", "frozen", "prompt:frozen", "hybrid"}
     assert found.best.route in ("zero-shot", "prompt:frozen")
     assert scores["zero-shot"] == 1.0 > scores["tfidf"]
     assert f"{found.best.base} with" in found.verdict
@@ -170,7 +170,7 @@ def test_labels_that_are_no_words_leave_out_prompts_and_say_how_to_give_words(tm
     rows = [(f"The {d} was {w}.", str(int(k == "good"))) for d in DISHES for k, ws in KINDS.items() for w in ws]
     done = run(str(write_rows(tmp_path / "numbers.csv", rows)), "--json", asked=False)
     found = json.loads(done.stdout)
-    assert {pair["route"] for pair in found["pairs"]} == {"tfidf", "frozen"}
+    assert {pair["route"] for pair in found["pairs"]} == {"tfidf", "frozen", "hybrid"}
     assert any("--label-words" in why for why in found["skipped"])
 
 
@@ -243,7 +243,7 @@ def test_the_table_is_on_stdout_and_notes_are_not(here: Path) -> None:
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
     assert lines[0].split()[:3] == ["base", "route", "accuracy"]
-    assert len(lines) == 2 + len(ROUTES) + 1 + 2  # with TF-IDF; an empty line and the verdict
+    assert len(lines) == 2 + len(ROUTES) + 2 + 2  # with TF-IDF and hybrid; an empty line and the verdict
     assert "30 training rows" in lines[-1]
 
 

@@ -14,7 +14,7 @@ from headstart.bases.pretrained import open_base
 from headstart.config import TokenizerConfig
 from headstart.prompts import Prompt
 from headstart.shapes import HuggingFaceConfig
-from headstart.tasks.zero_shot import calibrated, word_scores, zero_shot_logits
+from headstart.tasks.zero_shot import matching_bias, word_scores, zero_shot_logits
 from headstart.text.tokenizer import Tokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -102,5 +102,17 @@ def test_calibration_removes_what_a_model_prefers_whatever_the_text() -> None:
     prompt = Prompt(template="{text}", words={"a": "a", "b": "b"})
     found = zero_shot_logits(score, [prompt, prompt], ["x", "xxxxx"], ["xx", "xxxx"])
     assert found.argmax(1).tolist() == [1, 0], "without calibration both would be the first class"
-    assert_close(found, calibrated(torch.tensor([[6.0, 0.0], [10.0, 0.0]]), torch.tensor([[8.0, 0.0]])))
-    assert zero_shot_logits(score, [prompt], ["x"], []).tolist() == [[6.0, 0.0]]
+    assert zero_shot_logits(score, [prompt], ["x"], []).argmax(1).tolist() == [0]
+
+
+@pytest.mark.parametrize("shares", [[0.5, 0.3, 0.2], [0.9, 0.1, 0.0]])
+def test_the_bias_gives_unlabelled_texts_the_shares(shares: list[float]) -> None:
+    torch.manual_seed(0)
+    logits = 8 * torch.randn(300, 3) + torch.tensor([20.0, 0.0, -5.0])
+    found = (logits + matching_bias(logits, torch.tensor(shares))).softmax(1).mean(0)
+    assert_close(found, torch.tensor(shares), atol=2e-3, rtol=0)
+
+
+def test_a_model_that_is_certain_of_one_class_does_not_break_it() -> None:
+    bias = matching_bias(torch.tensor([[1000.0, 0.0]] * 5), torch.tensor([0.5, 0.5]))
+    assert bias.isfinite().all()

@@ -229,3 +229,12 @@ def test_whatever_is_changed_in_a_file_it_is_read_or_refused(kind: str, tmp_path
             each.write_bytes(data if each == file else whole[each])
         with suppress(DataError):  # nothing else is raised
             known_vectors(str(path), WORDS)
+
+
+@pytest.mark.network
+def test_the_english_pack_has_vectors_of_english_words() -> None:
+    """300 numbers for each word, those of related words near; spaCy's key of "don't" is two tokens."""
+    film, movie, rate, negation = known_vectors("english-vectors", ["film", "movie", "inflation", "n't"])
+    assert film.shape == (300,)
+    assert film @ movie > 0.5 > film @ rate
+    assert negation.any()

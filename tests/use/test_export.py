@@ -34,6 +34,7 @@ TEXTS = ["film 3 was lovely from end to end", "film 4 was awful", "dull", "film 
 BASES = {
     "bert": "BertModel",
     "roberta": "RobertaModel",
+    "mpnet": "MPNetModel",
     "distilbert": "DistilBertModel",
     "gpt2": "GPT2Model",
     "llama": "LlamaModel",
@@ -60,8 +61,30 @@ def base(
     kind(
         kind.config_class(**elsewhere(request.param, vocab_size=tokenizer.size, pad_token_id=tokenizer.pad).settings)
     ).save_pretrained(tmp_path / "base")
-    (tmp_path / "base" / "tokenizer.json").write_text(tokenizer.to_json())
+    file = tmp_path / "base" / "tokenizer.json"
+    file.write_text(padding_second(tokenizer.to_json()) if request.param == "mpnet" else tokenizer.to_json())
     return str(tmp_path / "base")
+
+
+def padding_second(tokenizer: str) -> str:
+    """A tokenizer.json in which the first two tokens, of which the first is padding, have changed places."""
+    described = json.loads(tokenizer)
+    vocabulary, swapped = described["model"]["vocab"], {0: 1, 1: 0}
+    described["model"]["vocab"] = {token: swapped.get(i, i) for token, i in vocabulary.items()}
+    for token in described["added_tokens"]:
+        token["id"] = swapped.get(token["id"], token["id"])
+    return json.dumps(described)
+
+
+@pytest.mark.parametrize("base", ["mpnet"], indirect=True)
+def test_mpnet_with_another_padding_id_than_that_of_its_code_is_refused(
+    base: str, reviews: Path, tmp_path: Path
+) -> None:
+    file = Path(base) / "tokenizer.json"
+    file.write_text(padding_second(file.read_text()))
+    run = classifier(base, reviews, tmp_path / "run")
+    with pytest.raises(ModelError, match="pads with the token 0, but MPNet of transformers takes the token 1"):
+        export_transformers(run, tmp_path / "out")
 
 
 def classifier(base: str, reviews: Path, out: Path, **settings: Any) -> Path:
@@ -171,7 +194,7 @@ def test_an_export_is_never_written_over_something(reviews: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("base", ["gpt", "bert", "classic", "distilbert", "gpt2"], indirect=True)
+@pytest.mark.parametrize("base", ["gpt", "bert", "classic", "distilbert", "mpnet", "gpt2"], indirect=True)
 def test_onnx_gives_the_same_probabilities_and_loads_no_torch(base: str, reviews: Path, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     from headstart.use.onnx_export import export_onnx

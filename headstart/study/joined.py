@@ -1,0 +1,141 @@
+"""A base and TF-IDF joined: by their features in one regression (hybrid), or by their scores (stack). Torch is loaded by hybrid alone.
+
+Both are arms for comparison: they write what they predict of the test rows, as a baseline does, and no model.
+
+hybrid: the TF-IDF vector of a text, of length 1, beside what the frozen base makes of it, standardized and divided by the
+root of its width, so that it has the length 1 on average. The two are weighted so that a row has the length 1 whatever the share of
+the base in it, and one C suits all shares. The share is chosen as C is.
+
+stack: the scores of the tuned model and of TF-IDF, both trained on the training rows, in a log-linear pool (Genest and
+Zidek, 1986): p(c) is proportional to p1(c)^a p2(c)^b. The exponents are fitted to the validation rows by a conditional logistic
+regression with a penalty that draws them to 1/2; below 200 labels there are no validation rows, and they are 1/2.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.sparse import hstack
+from scipy.special import logsumexp
+
+from headstart.bases.regression import Regression, Standard, clearly_better
+from headstart.errors import ModelError
+from headstart.study.baselines import Baseline, by_label, fit_parts, fit_tfidf, tfidf_rows, write_cell
+from headstart.study.plan import RATES, Cell, StudyConfig, finetuning
+from headstart.study.taken import read_predictions
+from headstart.text.read import Example
+from headstart.text.split import Labelled, draw, split_labelled
+
+USUAL_SHARE, SHARES = 0.5, (0.1, 0.9)  # of the base in the squared length of a row; the others that are tried
+VALID_PREDICTIONS = "valid_predictions.jsonl"  # of a fine-tuned cell
+PENALTY = 1.0  # on the squared distance of an exponent from 1/2
+SMALLEST = 1e-6  # probability
+
+Scores = NDArray[np.float64]  # (M, N, C): log-probabilities by M models of N rows and C classes
+
+
+def write_joined(cfg: StudyConfig, cell: Cell, out: Path, path: Path) -> None:
+    """A cell of hybrid or stack, in the study `out`: predictions.jsonl and result.json in `path`."""
+    whole = split_labelled(cfg.data)
+    data = draw(whole, cell.labels, cell.seed, cfg.data.balanced) if cell.labels else whole
+    joined = (
+        hybrid(cfg, cell, data, out / "features") if cell.arm.kind == "hybrid" else stack(cell, data, out / "cells")
+    )
+    write_cell(data, joined, path)
+
+
+def hybrid(cfg: StudyConfig, cell: Cell, data: Labelled, features: Path) -> Baseline:
+    """Logistic regression on TF-IDF and on what the frozen base makes of the texts, pooled as in the frozen arm."""
+    from headstart.jobs.finetune import Finetuning
+    from headstart.jobs.job import Kept
+    from headstart.models.heads import ClassHead
+    from headstart.runs.watch import Watch
+
+    began = time.perf_counter()
+    frozen = replace(cell, arm=replace(cell.arm, kind="frozen"), rate=RATES["frozen"][0])
+    job = Finetuning.prepare(finetuning(cfg, frozen, features.absolute(), "accuracy"), Kept(), Watch())
+    assert job.text.features is not None, "a frozen base has features"
+    assert isinstance(job.model.head, ClassHead), "a classifier has one"
+    states = {name: job.text.features([e.text for e in rows]).numpy() for name, rows in data.parts().items() if rows}
+    importance = dict(enumerate(job.model.head.weights.tolist()))
+    share, found, rows = fit_hybrid(data, states, importance)
+    seconds, size = time.perf_counter() - began, int(found.model.coef_.size)
+    chosen = {"share": share, "pool": job.cfg.pool}
+    return Baseline("hybrid", by_label(found.model, rows["test"], data.labels), seconds, found.c, size, chosen)
+
+
+def fit_hybrid(
+    data: Labelled, states: Mapping[str, Any], importance: Mapping[int, float]
+) -> tuple[float, Regression, dict[str, Any]]:
+    """The share of the base, the regression, and the rows of each part as it takes them."""
+    words, standard = tfidf_rows(data), Standard.of(states["train"])
+
+    def joined(share: float) -> dict[str, Any]:
+        return {
+            name: hstack([np.sqrt(1 - share) * part, np.sqrt(share) * standard.unit(states[name])], "csr")
+            for name, part in words.items()
+        }
+
+    best = USUAL_SHARE, fit_parts(data, rows := joined(USUAL_SHARE), importance=importance), rows
+    usual = best[1]
+    for share in SHARES if len(usual.hits) else ():
+        found = fit_parts(data, rows := joined(share), (usual.c,), usual.c, importance)
+        if clearly_better(found.hits, usual.hits) and found.hits.mean() > best[1].hits.mean():
+            best = share, found, rows
+    return best
+
+
+def stack(cell: Cell, data: Labelled, cells: Path) -> Baseline:
+    """The scores of the fine-tuned model of the same base, labels and seed, and those of TF-IDF, in a log-linear pool."""
+    began = time.perf_counter()
+    path = cells / replace(cell, arm=replace(cell.arm, kind="full")).name
+    if not (path / "result.json").exists():
+        raise ModelError(f"stack takes the scores of {path.name}, which is not finished.", "RUN_UNFINISHED")
+    names = {label: i for i, label in enumerate(data.labels)}
+    found, rows = fit_tfidf(data)
+
+    def scores(part: str, examples: Sequence[Example], file: str) -> Scores:
+        tuned = read_predictions(path, names, len(examples), file)
+        both = [[r["probabilities"] for r in tuned], by_label(found.model, rows[part], data.labels)]
+        table = np.array([[[row[label] for label in names] for row in model] for model in both])
+        return np.log(np.maximum(table, SMALLEST))
+
+    exponents = np.full(2, 0.5)
+    if data.valid:
+        target = np.array([names[e.label] for e in data.valid])
+        exponents = fit_pool(scores("valid", data.valid, VALID_PREDICTIONS), target)
+    pooled = np.exp(log_linear(scores("test", data.test, "predictions.jsonl"), exponents))
+    probabilities = [dict(zip(data.labels, row, strict=True)) for row in pooled.tolist()]
+    fitted = {"exponents": dict(zip(("full", "tfidf"), exponents.tolist(), strict=True))}
+    return Baseline("stack", probabilities, time.perf_counter() - began, None, 2 if data.valid else 0, fitted)
+
+
+def log_linear(scores: Scores, exponents: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The log-probabilities of the pool, (N, C).
+
+    >>> even = np.log([[[0.8, 0.2]], [[0.5, 0.5]]])
+    >>> np.exp(log_linear(even, np.array([1.0, 1.0]))).round(3).tolist()
+    [[0.8, 0.2]]
+    """
+    joined = np.tensordot(exponents, scores, axes=1)
+    return joined - logsumexp(joined, axis=1, keepdims=True)
+
+
+def fit_pool(scores: Scores, target: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The exponents, (M,), under which the classes of some rows are most probable, with a penalty away from 1/M."""
+    even = np.full(len(scores), 1 / len(scores))
+    rows = np.arange(len(target))
+
+    def loss(exponents: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        pooled = log_linear(scores, exponents)
+        slope = (np.exp(pooled) * scores).sum((1, 2)) - scores[:, rows, target].sum(1) + PENALTY * (exponents - even)
+        return float(-pooled[rows, target].sum() + PENALTY / 2 * np.square(exponents - even).sum()), slope
+
+    return np.asarray(minimize(loss, even, jac=True, method="L-BFGS-B").x)
