@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from headstart.errors import DataError, ModelError
 from headstart.quantities import counted
@@ -77,7 +78,11 @@ def gather(out: Path) -> Results:
     if data.facts(False)["split_sha256"] != state["data"]["split_sha256"]:
         raise DataError(f"{cfg.data.train}: the rows have changed since this study was made of them.", "DATA_CHANGED")
     study = _Study(out, cfg, state, data)
-    results = study.results()
+    try:
+        results = study.results()
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors()[0]["loc"]))
+        raise ModelError(f"{out / 'study.json'} is damaged ({place}). Begin a new study.", "STUDY_DAMAGED") from None
     return results.model_copy(update={"verdict": unfinished(out, study.missing) or verdict(results)})
 
 
@@ -372,8 +377,8 @@ def _receipt(t: Taken) -> Receipt:
         base=t.arm.base.name if t.arm.base else None,
         pool=receipt.get("pool"),
         objective=receipt.get("objective"),
-        **{key: len(receipt[key]) for key in ("copied", "new", "frozen", "frozen_moved")},
-        **{key: receipt[key] for key in ("base_sha256_before", "base_sha256_after")},
+        **{key: len(receipt.get(key, ())) for key in ("copied", "new", "frozen", "frozen_moved")},
+        **{key: receipt.get(key, "") for key in ("base_sha256_before", "base_sha256_after")},
     )
 
 
