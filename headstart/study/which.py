@@ -194,7 +194,8 @@ def with_best_base(cfg: StudyConfig, out: Path, watch: Watch) -> StudyConfig:
     """`cfg` with the best base at hand in place of auto; a study in `out` keeps the one that was chosen when it began."""
     from headstart.bases.at_hand import AUTO
 
-    before = parse(StudyConfig, read_toml(out / "study.toml")) if (out / "study.toml").exists() else None
+    file = out / "study.toml"
+    before = parse(StudyConfig, read_toml(file), str(file)) if file.exists() else None
     if before and before.chosen:
         bases = before.bases if AUTO in cfg.bases else cfg.bases
         return cfg.model_copy(update={"bases": bases, "chosen": before.chosen})
