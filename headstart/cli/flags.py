@@ -20,19 +20,34 @@ TRAIN = ("pretrain", "finetune", "translate train", "match train")
 PRETRAIN, FINETUNE, TRANSLATE, MATCH = ((verb,) for verb in TRAIN)
 STUDIES = ("compare", "translate grid", "match compare")
 COMPARE, GRID, TOWERS = ((verb,) for verb in STUDIES)
+WHICH = ("which",)
 DECODE = ("translate apply", "translate evaluate")
-TABLES = (*FINETUNE, *COMPARE, "evaluate", "inspect", "export", "data check", "data table")  # with a column of labels
-FILES = (*TRAIN, *COMPARE, "predict", "evaluate", "inspect", "translate evaluate", "match evaluate", "data check", "data table")  # fmt: skip
-OPENS = (*PRETRAIN, *FINETUNE, *MATCH, *COMPARE, *TOWERS, *DECODE, "export", "inspect", "generate", "predict", "evaluate", "params", "search", "match evaluate", "match classify")  # fmt: skip
+TABLES = (
+    *FINETUNE,
+    *COMPARE,
+    *WHICH,
+    "evaluate",
+    "inspect",
+    "export",
+    "data check",
+    "data table",
+)  # with a column of labels
+FILES = (*TRAIN, *COMPARE, *WHICH, "predict", "evaluate", "inspect", "translate evaluate", "match evaluate", "data check", "data table")  # fmt: skip
+OPENS = (*PRETRAIN, *FINETUNE, *MATCH, *COMPARE, *WHICH, *TOWERS, *DECODE, "export", "inspect", "generate", "predict", "evaluate", "params", "search", "match evaluate", "match classify")  # fmt: skip
 PNG, SVG, HTML = (".png",), (".svg",), (".html", ".htm")
-BARS = (*TRAIN, *STUDIES, "demo", "search", "match evaluate", "match classify", "lab run")
+BARS = (*TRAIN, *STUDIES, *WHICH, "demo", "search", "match evaluate", "match classify", "lab run")
 EVERY = (*FILES, *OPENS, *BARS, "runs", "report", "data list", "data get", "lab list", "lab table")
 RUNS = ("export", "inspect", "generate", "predict", "evaluate", "match evaluate", "match classify", *DECODE)  # fmt: skip
 
 GROUPS: dict[str, tuple[Flag, ...]] = {
     "Study": (
-        Flag("--base", "A pretrained run; an external model: a folder, minilm, mpnet, smollm2, hf:NAME; for scratch alone gpt, bert or classic; may "
-             "be given several times.", COMPARE, "bases", many=True, place=placed_base, complete=runs),
+        Flag("--base", "A pretrained run; an external model: a folder, minilm, mpnet, smollm2, hf:NAME; auto: the best at hand, by headstart which; for "
+             "scratch alone gpt, bert or classic; may be given several times.", COMPARE, "bases", many=True, place=placed_base, complete=runs),
+        Flag("--base", "A pretrained run or an external model to rank; may be given several times. [default: packs in the cache, runs below runs/]",
+             WHICH, "bases", many=True, complete=runs),
+        Flag("--packs", "Download the packs of models, word vectors and the lexicon that are missing, and rank them too.", WHICH, kind=bool),
+        Flag("--minutes", "Time limit: the sample of rows shrinks, and slow bases are skipped, to keep it.", WHICH, kind=float, default=5.0, least=0),
+        Flag("--then", "compare: run the study of the best base.", WHICH),
         Flag("--arms", "Out of majority (class), tfidf, static, lexicon, scratch, frozen, contrastive, last:K, lora, full, hybrid, stack, zero-shot, "
              "prompt, prompt:frozen, prompt:lora; with commas. With an external causal language model zero-shot and prompt are added to the default. "
              "[default: majority,tfidf,scratch,frozen,full]", COMPARE, "arms", commas=True),
@@ -50,11 +65,14 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--objective", "For --corpus: causal, masked, distill, or several with commas. [default: causal]", COMPARE, "objectives",
              commas=True),
         Flag("--jobs", "Runs in parallel.", STUDIES, kind=int, default=1, least=1),
+        Flag("--jobs", "With --then: runs in parallel.", WHICH, kind=int, default=1, least=1),
         Flag("--out", "The study's folder; an interrupted study continues there.", COMPARE, default="runs/study"),
+        Flag("--out", "With --then: the study's folder.", WHICH, default="runs/study"),
         Flag("--out", "The study's folder; an interrupted study continues there.", GRID, default="studies/ladder"),
         Flag("--out", "The study's folder; an interrupted study continues there.", TOWERS, default="studies/towers"),
         Flag("--dry-run", "Estimate the time of the study; nothing is trained.", STUDIES, kind=bool),
-        Flag("--yes", "Start even if it will take more than half an hour.", COMPARE, kind=bool),
+        Flag("--dry-run", "With --then: estimate the time of the study; nothing is trained.", WHICH, kind=bool),
+        Flag("--yes", "Start even if it will take more than half an hour.", (*COMPARE, *WHICH), kind=bool),
     ),
     "Data": (
         Flag("DIR", "The folder to search.", ("runs",), default="runs"),
@@ -80,7 +98,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("DIR...", "Folders of labs that were run.", ("lab table",), kind=Path, many=True, required=True),
         Flag("CORPUS", "Text: .txt, .csv, .tsv, .jsonl, .parquet, or folders.", PRETRAIN, "data.paths", many=True, place=placed,
              needed="a CORPUS: files or folders of text"),
-        Flag("DATA", "Labelled rows: .csv, .tsv, .jsonl, .parquet or a folder.", (*FINETUNE, *COMPARE), "data.train", place=placed, needed="DATA"),
+        Flag("DATA", "Labelled rows: .csv, .tsv, .jsonl, .parquet or a folder.", (*FINETUNE, *COMPARE, *WHICH), "data.train", place=placed, needed="DATA"),
         Flag("PAIRS", "One .tsv, .csv, .jsonl or .txt of pairs, or two files, line by line.", TRANSLATE, "data.pairs", many=True,
              place=placed, needed="PAIRS: a table of pairs, or two files"),
         Flag("PAIRS", "A .csv, .tsv or .jsonl of file and caption; or a folder with pairs.csv, a pack.", MATCH, "data.pairs", place=placed,
@@ -106,8 +124,12 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--pieces", "TEXTS were cut by SentencePiece: join the pieces.", ("data table",), kind=bool),
         Flag("--labels", "Train on this many rows only; below 200, none are held out for validation. [default: all]", FINETUNE,
              "data.labels", int),
+        Flag("--labels", "Rank with this many training rows only. [default: all]", WHICH, "data.labels", int),
         Flag("--valid", "Validation rows. [default: held out from DATA]", (*FINETUNE, *COMPARE), "data.valid", place=placed),
         Flag("--test", "Test rows. [default: held out from DATA]", (*FINETUNE, *COMPARE), "data.test", place=placed),
+        Flag("--valid", "Validation rows, which count among the training rows here. [default: none]", WHICH, "data.valid", place=placed),
+        Flag("--test", "Test rows, which are not opened; none are held out from DATA then. [default: held out from DATA]", WHICH, "data.test",
+             place=placed),
         Flag("--valid", "Validation pairs; given twice: two files. [default: held out from PAIRS]", TRANSLATE, "data.valid", many=True,
              place=placed),
         Flag("--test", "Test pairs; given twice: two files. [default: held out from PAIRS]", TRANSLATE, "data.test", many=True, place=placed),
@@ -193,11 +215,11 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--lr", "Peak learning rate. [default: 0.005]", TRANSLATE, "train.lr", float),
         Flag("--lr", "Peak learning rate. [default: 0.0001]", (*MATCH, *TOWERS), "train.lr", float),
         Flag("--prompt", "Template with {text} for the arms zero-shot and prompt, such as 'Review: {text}\\nSentiment:'; may be given several "
-             "times. [default: by the names of the labels]", COMPARE, "prompts", many=True, place=template),
+             "times. [default: by the names of the labels]", (*COMPARE, *WHICH), "prompts", many=True, place=template),
         Flag("--prompt", "Read each text in a template with {text}, such as 'Review: {text}\\nSentiment:', and start from label words; auto: by "
              "the names of the labels. [default: none]", FINETUNE, "prompt", place=template),
         Flag("--label-words", "Words that stand for the labels in a prompt: neg=bad,pos=good. [default: by the names of the labels]",
-             (*FINETUNE, *COMPARE), "label_words", place=label_words),
+             (*FINETUNE, *COMPARE, *WHICH), "label_words", place=label_words),
         Flag("--class-weights", "Weight classes by inverse frequency.", (*FINETUNE, *COMPARE), "class_weights", bool),
         Flag("--sample", "Text to continue after each evaluation; may be given several times. [default: '']", PRETRAIN, "samples", many=True),
         Flag("--sample", "Text to translate after each evaluation; may be given several times. [default: validation rows]", TRANSLATE,
@@ -243,6 +265,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--sheet", "Leave the answers blank: sheet.html instead of report.html.", ("lab run",), kind=bool),
         Flag("--plot", "Draw the table of tokens and probabilities to this file.", ("generate",), kind=Path),
         Flag("--plot", "Draw labels, lengths and overlaps to this file.", ("data check",), kind=Path),
+        Flag("--plot", "Draw scores with intervals against seconds to this file.", WHICH, kind=Path, ends=PNG),
         Flag("--attention", "Draw the attention of each token to this .png, .svg or .html file.", ("translate apply",), kind=Path,
              ends=(*PNG, *SVG, *HTML)),
         Flag("--html", "Write an interactive page to this file.", ("inspect",), kind=Path, ends=HTML),
@@ -267,12 +290,12 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--on-bad-bytes", "Invalid bytes: fail, or replace by U+FFFD and count. [default: fail]", FILES, "data.on_bad_bytes"),
         Flag("--strip-nul", "Drop NUL characters, and count them.", FILES, "data.strip_nul", bool),
         Flag("--max-line-bytes", "Refuse a file with a longer line. [default: any length]", FILES, "data.max_line_bytes", int),
-        Flag("--skip-blank", "Drop rows without a text or a label, and count them.", (*FINETUNE, *COMPARE, "evaluate", "data check"),
+        Flag("--skip-blank", "Drop rows without a text or a label, and count them.", (*FINETUNE, *COMPARE, *WHICH, "evaluate", "data check"),
              "data.skip_blank", bool),
         Flag("--clean-labels", "Merge labels that differ only by white space or case, and count them.",
-             (*FINETUNE, *COMPARE, "evaluate", "data check"), "data.clean_labels", bool),
-        Flag("--balanced", "With --labels: draw equally many rows of each class.", (*FINETUNE, *COMPARE), "data.balanced", bool),
-        Flag("--any-labels", "Accept labels that look like numbers, ids or lists.", (*FINETUNE, *COMPARE), "data.any_labels", bool),
+             (*FINETUNE, *COMPARE, *WHICH, "evaluate", "data check"), "data.clean_labels", bool),
+        Flag("--balanced", "With --labels: draw equally many rows of each class.", (*FINETUNE, *COMPARE, *WHICH), "data.balanced", bool),
+        Flag("--any-labels", "Accept labels that look like numbers, ids or lists.", (*FINETUNE, *COMPARE, *WHICH), "data.any_labels", bool),
         Flag("--strict-leakage", "Refuse test rows that are also training rows.", (*FINETUNE, *COMPARE), "strict_leakage", bool),
         Flag("--strict", "Refuse images that cannot be used, instead of leaving them out.",
              (*MATCH, "match evaluate", "match classify", "search"), "data.strict", bool),
@@ -281,6 +304,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--config", "Settings in a TOML file, such as config.toml of a run; flags win over it.", TRAIN),
         Flag("--config", "Settings in a TOML file, such as study.toml of a study; flags win over it.", COMPARE, kind=Path),
         Flag("--set", "Any setting of config.toml: train.lr=0.001.", (*TRAIN, *STUDIES, "params"), many=True),
+        Flag("--set", "With --then: any setting of study.toml: seeds=3.", WHICH, many=True),
         Flag("--allow-pickle", "Open pickled weights of --base if it has no others; tensors only.", (*PRETRAIN, *FINETUNE),
              "allow_pickle", bool),
         Flag("--no-verify", "Open a model although its files are not those that were written.", OPENS, kind=bool),

@@ -59,9 +59,16 @@ def runs(given: Given) -> None:
 @verb(app, "compare")
 def compare(given: Given) -> None:
     """Compare scratch, frozen and tuned bases and baselines on DATA. Over seeds and label counts."""
-    from headstart.study.classify import with_usual_arms
+    run_study(study_config(given), Path(given["--out"]), given)
 
-    config, out, jobs, dry_run = study_config(given), Path(given["--out"]), given["--jobs"], given["--dry-run"]
+
+def run_study(config: StudyConfig, out: Path, given: Given) -> None:
+    """Run a study, or estimate it, and show it; one that takes long only if that is agreed to."""
+    from headstart.study.classify import with_usual_arms
+    from headstart.study.which import with_best_base
+
+    jobs, dry_run = given["--jobs"], given["--dry-run"]
+    config = with_best_base(config, out, Bar(given["--quiet"]))
     config = with_usual_arms(config, Bar(given["--quiet"]))
     expected: dict[str, float] | None = None
     if dry_run or not (given["--yes"] or (out / "study.json").exists()):

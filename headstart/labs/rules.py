@@ -55,6 +55,9 @@ VERBS: Mapping[str, Verb] = {
         text=f"--init --objective --train --pool --prompt --label-words --long --epochs --labels --size --context --vocab --batch-size --lr {COLUMNS} {MACHINE} --set",
         switch="--class-weights --balanced --strict-leakage --strip-nul --quiet",
     ),
+    "which": Verb(
+        ("read",), read="--base --valid --test", write="--plot", text=f"--minutes --labels {COLUMNS}", switch="--strip-nul --quiet"
+    ),
     "compare": Verb(
         ("read",),
         read="--base --corpus --teacher --vectors --valid --test",

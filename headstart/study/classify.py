@@ -49,6 +49,7 @@ from headstart.study.plan import (
 )
 from headstart.study.run import Cells, Planned, study_folder
 from headstart.study.taken import BaseFacts, StudyFile
+from headstart.study.which import with_best_base
 from headstart.study.zero_shot import write_zero_shot
 from headstart.text.files import file_facts
 from headstart.text.hygiene import refuse_leaks
@@ -64,6 +65,7 @@ def run_study(
 ) -> Path:
     """Run whatever of the study is missing in `out`; the folder, ready to be gathered. `expected` are seconds by cell."""
     watch = watch or Watch()
+    cfg = with_best_base(cfg, out, watch)
     _refuse_untrained(cfg)
     _check_folder(out, cfg)
     with study_folder(out):
@@ -183,6 +185,8 @@ def _begin(out: Path, cfg: StudyConfig, data: Labelled, watch: Watch) -> StudyFi
         "score": leading_score(data),
         "environment": {**environment(), "threads": os.cpu_count()},
     }
+    if cfg.chosen:
+        state["chosen"] = cfg.chosen
     write_file(out / "study.toml", to_toml(cfg).encode())
     _write(out, state)
     return state

@@ -21,7 +21,7 @@ from headstart.models.decode import Sampling
 from headstart.runs.disk import write_file
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
-from headstart.schema import parse
+from headstart.schema import merge, parse
 from headstart.study.plan import StudyConfig
 from headstart.study.study import Study
 from headstart.text.split import hash_split
@@ -78,19 +78,15 @@ def run_demo(out: Path, watch: Watch, packs: bool = False) -> Demo:
     write_data(fetched(watch), out / "data")
     places = {name: str((out / "data" / f"{name}.csv").absolute()) for name in ("corpus", "some", "labelled", "test")}
     data = {"data": {"train": places["labelled"], "test": places["test"]}}
-    own = {"pretrain": _reading(SETTINGS["pretrain"], places["corpus"])}
+    own = {"pretrain": merge(SETTINGS["pretrain"], {"data": {"paths": (places["corpus"],)}})}
     study = Study.run(parse(StudyConfig, {**SETTINGS, **own, **data}), out / "study", watch=watch)
     asked = Study.run(parse(StudyConfig, {**ASKED, **data}), out / "asked", watch=watch) if packs else None
     watch.note("Pretraining: a model that writes ...")
-    writer = parse(PretrainConfig, _reading(WRITER, places["some"]))
+    writer = parse(PretrainConfig, merge(WRITER, {"data": {"paths": (places["some"],)}}))
     pretrain(writer, out / "writer", resume=Run(out / "writer").there, watch=watch)
     generated = LoadedLanguageModel.load(out / "writer").generate("This film is", 14, Sampling(), top=6)
     classifier = LoadedClassifier.load(study.folder / "cells" / "full-masked~all~0")
     return Demo(study, classifier.predict(SENTENCES), generated, asked)
-
-
-def _reading(settings: dict[str, Any], corpus: str) -> dict[str, Any]:
-    return {**settings, "data": {**settings["data"], "paths": (corpus,)}}
 
 
 def fetched(watch: Watch) -> Path:

@@ -65,13 +65,13 @@ def hybrid(cfg: StudyConfig, cell: Cell, data: Labelled, features: Path) -> Base
     assert isinstance(job.model.head, ClassHead), "a classifier has one"
     states = {name: job.text.features([e.text for e in rows]).numpy() for name, rows in data.parts().items() if rows}
     importance = dict(enumerate(job.model.head.weights.tolist()))
-    share, found, rows = _fit_hybrid(data, states, importance)
+    share, found, rows = fit_hybrid(data, states, importance)
     seconds, size = time.perf_counter() - began, int(found.model.coef_.size)
     chosen = {"share": share, "pool": job.cfg.pool}
     return Baseline("hybrid", by_label(found.model, rows["test"], data.labels), seconds, found.c, size, chosen)
 
 
-def _fit_hybrid(
+def fit_hybrid(
     data: Labelled, states: Mapping[str, Any], importance: Mapping[int, float]
 ) -> tuple[float, Regression, dict[str, Any]]:
     """The share of the base, the regression, and the rows of each part as it takes them."""

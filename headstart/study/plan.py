@@ -21,6 +21,7 @@ from headstart.data import LabelledConfig
 from headstart.errors import ConfigError
 from headstart.prompts import AUTO, must_be_template
 from headstart.schema import Frozen, merge, parse
+from headstart.tasks.metrics import is_imbalanced
 from headstart.text.split import SELECTED_FROM, Labelled
 
 BASELINES = ("majority", "tfidf", "static", "lexicon")  # arms without a transformer, in baselines.py
@@ -58,7 +59,6 @@ PROMPTED: dict[str, Any] = {
     "train": {"batch_size": 8},
 }  # a head that starts from label words has little to learn
 CHECKPOINT_EVERY = 2000  # steps: most cells are done sooner, and a killed one is run again
-IMBALANCED = 2.0  # times as many rows of the majority class as of the rarest: macro-F1 leads
 TRIAL_SEED = 1000  # of the runs that only choose a rate: no seed that is compared later
 
 
@@ -74,6 +74,7 @@ class StudyConfig(Frozen):
         str, ...
     ] = ()  # templates with {text}; zero-shot averages them, prompt tunes the first; empty: by the labels
     label_words: dict[str, str] = Field(default_factory=dict)  # of the prompts, by label
+    chosen: str = ""  # why this base, where it was chosen on the training rows (--base auto)
     rates: tuple[float, ...] = ()  # learning rates tried on the validation rows; empty: three that suit the arm
     least_steps: int = Field(300, ge=1)  # at least, however few the labels
     strict_leakage: bool = False  # reject test rows that are also training rows
@@ -288,5 +289,5 @@ def finetuning(cfg: StudyConfig, cell: Cell, features: Path, score: ClassScore) 
 
 def leading_score(data: Labelled) -> ClassScore:
     """The score that a study is told in, chooses learning rates by, and keeps weights by."""
-    counts = Counter(e.label for e in data.train).values()
-    return "macro_f1" if max(counts) > IMBALANCED * min(counts) else "accuracy"
+    counts = Counter(e.label for e in data.train)
+    return "macro_f1" if is_imbalanced(list(counts.values())) else "accuracy"

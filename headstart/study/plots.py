@@ -5,10 +5,16 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from headstart.quantities import duration
 from headstart.runs.disk import write_file
-from headstart.show.picture import COLORS, axes, style
+from headstart.show.picture import COLORS, WIDTH, Picture, axes, brief, style
+
+if TYPE_CHECKING:
+    from headstart.study.which import Ranking
+
+MARKS = "osD^vPX*"
 
 
 @style()
@@ -58,6 +64,25 @@ def plot_data(report: Mapping[str, Any], file: Path) -> None:
     for axis in (left, middle, right):
         axis.legend()
     _save(figure, file)
+
+
+@style()
+def ranking_picture(ranking: Ranking) -> Picture:
+    """Scores with their intervals against seconds; a colour for each base."""
+    figure, (axis,) = axes(1, WIDTH, 3.6)
+    bases = list(dict.fromkeys(pair.base for pair in ranking.pairs))
+    routes = list(dict.fromkeys(pair.route for pair in ranking.pairs))
+    for pair in ranking.pairs:
+        color, mark = COLORS[bases.index(pair.base) % len(COLORS)], MARKS[routes.index(pair.route) % len(MARKS)]
+        reach = [[pair.score - pair.interval[0]], [pair.interval[1] - pair.score]]
+        name = brief(f"{Path(pair.base).name} {pair.route}" if pair.base else pair.route)
+        axis.errorbar([pair.seconds], [pair.score], yerr=reach, fmt=mark, capsize=2, color=color, label=name)
+    axis.set(xscale="log", xlabel="time to read the rows and to fit", ylabel=ranking.score_name)
+    axis.xaxis.set_major_formatter(lambda seconds, _: duration(seconds))
+    axis.xaxis.set_minor_formatter(lambda seconds, _: "")
+    axis.set_title(f"cross-validated on {ranking.rows:,} training rows, with 95 % intervals")
+    axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return Picture("ranking", ranking.verdict, figure)
 
 
 def _save(figure: Any, file: Path) -> None:

@@ -157,6 +157,7 @@ def compare(
     if absent:
         raise DataError(f"The label of text {absent[0]} (counted from 0) is {labels[absent[0]]}.", "DATA_LABEL")
     from headstart.study.classify import with_usual_arms
+    from headstart.study.which import with_best_base
 
     out = Path(out).absolute()
     table = io.StringIO()
@@ -170,5 +171,6 @@ def compare(
     places = tuple(str(Path(b).absolute()) if Path(b).exists() else str(b) for b in bases)
     given = {"data": {"train": str(rows)}, "bases": places, "labels": tuple(label_counts)}
     given |= {"arms": tuple(arms)} if arms is not None else {}
-    cfg = with_usual_arms(parse(StudyConfig, {**given, **settings}), watch or Watch())
+    watch = watch or Watch()
+    cfg = with_usual_arms(with_best_base(parse(StudyConfig, {**given, **settings}), out, watch), watch)
     return Study.run(cfg, out, jobs, watch)

@@ -32,6 +32,7 @@ class StudyFile(TypedDict, total=False):
     data: dict[str, Any]  # files, sizes, label counts and hygiene of the rows
     score: ClassScore  # chooses learning rates and weights; missing: accuracy, in a study made before it was kept
     environment: dict[str, Any]
+    chosen: str  # why this base, where it was chosen on the training rows
     bases: dict[str, BaseFacts]
     rates: dict[str, float]  # "full~all" -> the learning rate that was chosen
     failures: list[dict[str, Any]]

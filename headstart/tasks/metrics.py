@@ -11,6 +11,8 @@ from typing import Any, SupportsFloat, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+IMBALANCED = 2.0  # times as many rows of the majority class as of the rarest: macro-F1 leads
+
 
 class Estimate(TypedDict):
     """A score with its 95 % interval; None where the rows do not allow one."""
@@ -91,6 +93,15 @@ def scores_by_class(target: Sequence[int], predicted: Sequence[int], classes: in
         {"rows": rows, "precision": known(precision), "recall": known(recall), "f1": known(f1)}
         for precision, recall, f1, rows in zip(*(column.tolist() for column in columns), strict=True)
     ]
+
+
+def is_imbalanced(counts: Sequence[int]) -> bool:
+    """Whether classes with so many rows call for macro-F1 instead of accuracy.
+
+    >>> is_imbalanced([50, 40]), is_imbalanced([90, 10])
+    (False, True)
+    """
+    return max(counts) > IMBALANCED * min(counts)
 
 
 def macro_f1(counts: NDArray[Any]) -> Any:

@@ -9,6 +9,7 @@ import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,15 +18,21 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from headstart.bases.at_hand import AUTO, bases_at_hand
+from headstart.bases.routes import ROUTES
+from headstart.bases.selection import MINUTES, Prompting, try_routes
 from headstart.config import FinetuneConfig
-from headstart.errors import DataError, Stopped, UserError, shortened
+from headstart.errors import ConfigError, DataError, Stopped, UserError, shortened
 from headstart.jobs.job import run_job
 from headstart.jobs.recipe import pretraining
 from headstart.models.decode import Sampling
+from headstart.prompts import AUTO as BY_LABELS
 from headstart.quantities import counted
 from headstart.runs.run import Run
+from headstart.runs.watch import Watch
 from headstart.schema import merge, parse
 from headstart.shapes import PRESETS
+from headstart.text.read import Example
 from headstart.text.split import SELECTED_FROM
 from headstart.use import language, predict
 
@@ -91,8 +98,24 @@ class LanguageModel(BaseEstimator):  # type: ignore[misc]
         return self.model_.evaluate(*given, **named)
 
 
+@dataclass(frozen=True)
+class Choice:
+    """What base="auto" was taken for, and why."""
+
+    base: str
+    route: str  # zero-shot, frozen or prompt:frozen, which was best in cross-validation
+    train: str  # what is trained then
+    prompt: str | None
+    score: str  # accuracy, or macro_f1 of imbalanced classes
+    scores: dict[str, float]  # of every base and route, cross-validated on the rows
+
+
 class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier from texts and labels, on a base: a LanguageModel, a run, minilm, a folder, hf:NAME, or a preset."""
+    """A classifier from texts and labels, on a base: a LanguageModel, a run, minilm, a folder, hf:NAME, or a preset.
+
+    With base="auto" the best base at hand (packs in the cache, runs below runs/) is chosen by cross-validation on the rows, and whether it
+    is prompted; with fewer than 200 rows a base that is not prompted stays frozen. `chosen_` has the choice and the scores.
+    """
 
     def __init__(
         self,
@@ -124,20 +147,24 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels = np.asarray(y).tolist()  # one kind for all: the names in the rows and here have to be the same
         names = {str(label): label for label in labels}
         folder = _Folder()
+        rows = folder.rows(X, labels)
         base = str(self.base.folder_.run) if isinstance(self.base, LanguageModel) else self.base
-        few = len(X) if len(X) < SELECTED_FROM else 0
+        scope, prompt, few = self.train, self.prompt, len(X) if len(X) < SELECTED_FROM else 0
+        if base == AUTO:
+            self.chosen_ = self._choose([Example(text, str(label)) for text, label in zip(X, labels, strict=True)])
+            base, scope, prompt = self.chosen_.base, self.chosen_.train, self.chosen_.prompt
         given: dict[str, Any] = {
             "base": base,
             "init": "scratch" if base in PRESETS else "pretrained",
-            "scope": self.train,
+            "scope": scope,
             "epochs": self.epochs,
             "pool": self.pool,
-            "prompt": self.prompt,
-            "label_words": {str(label): word for label, word in (self.label_words or {}).items()},
+            "prompt": prompt,
+            "label_words": self._words if prompt or self.base != AUTO else {},
             "class_weights": self.class_weights,
             "check": False,
             "predictions": "none",
-            "data": {"train": folder.rows(X, labels), "test_fraction": 0.0, "labels": few},
+            "data": {"train": rows, "test_fraction": 0.0, "labels": few},
             "train": {"lr": self.lr, "batch_size": self.batch_size, "seed": self.seed, "tensorboard": False},
         }
         with _nothing_kept():
@@ -167,6 +194,30 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Sequence[str]) -> NDArray[Any]:
         best = self.predict_proba(X).argmax(1)
         return self.classes_[best]
+
+    @property
+    def _words(self) -> dict[str, str]:
+        return {str(label): word for label, word in (self.label_words or {}).items()}
+
+    def _choose(self, rows: Sequence[Example]) -> Choice:
+        """The best base at hand and how to train it; with a prompt of one's own, the best that can be prompted."""
+        templates = (self.prompt,) if self.prompt and self.prompt != BY_LABELS else ()
+        asked = Prompting(templates, self._words)
+        routes = tuple(route for route in ROUTES if route.asks) if self.prompt else ROUTES
+        found = try_routes(rows, bases_at_hand(), asked, MINUTES, Watch(), routes=routes, must_open=False)
+        if not found.tried:
+            raise ConfigError(f"base='auto': no base at hand can be used. {' '.join(found.skipped)}")
+        best = found.best
+        prompted = best.route != "frozen"
+        frozen = not prompted and len(rows) < SELECTED_FROM  # nothing is held out that could stop a tuning in time
+        return Choice(
+            base=str(best.base),
+            route=best.route,
+            train="head" if frozen else self.train,
+            prompt=(self.prompt or BY_LABELS) if prompted else None,
+            score=found.score,
+            scores={f"{tried.base} {tried.route}": found.score_of(tried) for tried in found.tried},
+        )
 
     def _use(self, folder: _Folder, names: dict[str, Any]) -> None:
         self.folder_, self.model_ = folder, predict.LoadedClassifier.load(folder.run)

@@ -1,0 +1,57 @@
+"""The bases at hand: packs in the cache and finished pretraining runs, without a download."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from headstart.bases.pretrained import MODELS
+from headstart.config import PretrainConfig
+from headstart.errors import ConfigError
+from headstart.hub.pack_contents import PACKS
+from headstart.hub.packs import pack_folder
+from headstart.runs.run import Run, runs_in
+from headstart.shapes import PRESETS
+
+AUTO = "auto"  # in place of a base: the best of those at hand
+RUNS = "runs"  # where runs are looked for
+MEGABYTES = {"minilm": 84, "smollm2": 95, "mpnet": 404, "english-vectors": 34, "vader": 0.1}  # of the downloads
+
+
+def bases_at_hand(folder: str = RUNS) -> list[str]:
+    """Packs in the cache, then finished pretraining runs below a folder, by name."""
+    packs = [name for name in MODELS if pack_folder(name).exists()]
+    runs = runs_in(folder) if os.path.isdir(folder) else []
+    found = [*packs, *(str(run.path) for run in runs if run.finished and run.job == "pretrain")]
+    if not found:
+        raise ConfigError(
+            f"There is no base at hand: no pack of a model is in the cache, and no pretraining run below {folder}/. Give one with "
+            f"--base RUN, or download {', '.join(MODELS)} with --packs."
+        )
+    return found
+
+
+def must_have_weights(bases: Sequence[str]) -> None:
+    """Refuse a preset by its name."""
+    if presets := [base for base in bases if base in PRESETS]:
+        raise ConfigError(
+            f"The preset '{presets[0]}' has no pretrained weights to rank. Give --base a pretrained run or model, such as "
+            f"{MODELS[0]}."
+        )
+
+
+def missing_packs() -> dict[str, str]:
+    """The packs of models, word vectors and the lexicon that are not in the cache, with the sizes of their downloads."""
+    names = dict.fromkeys([*MODELS, *MEGABYTES])
+    sizes = {name: f"{MEGABYTES[name]:g} MB" if name in MEGABYTES else PACKS[name].about for name in names}
+    return {name: size for name, size in sizes.items() if not pack_folder(name).exists()}
+
+
+def is_distilled(base: str) -> bool:
+    """Whether a base is a run of the objective distill, whose language head was never trained."""
+    run = Run(Path(base))
+    if not run.there:
+        return False
+    config = run.config
+    return isinstance(config, PretrainConfig) and config.objective == "distill"
