@@ -14,7 +14,7 @@ help:  ## list the targets
 
 setup: .venv/.ready  ## create .venv and install the package and its tools
 
-demo: setup  ## pretrain, fine-tune and compare on public film reviews (about four minutes)
+demo: setup  ## pretrain, fine-tune and compare on public film reviews (about five minutes)
 	$(BIN)/headstart demo
 
 test: setup  ## the fast tests (about seven minutes)

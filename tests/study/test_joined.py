@@ -123,7 +123,7 @@ def test_the_frozen_base_reads_the_rows_once_for_both_of_its_arms(
     from headstart.bases.features import FrozenFeatures
 
     made, original = [], FrozenFeatures._made
-    monkeypatch.setattr(FrozenFeatures, "_made", lambda self: made.append(1) or original(self))
+    monkeypatch.setattr(FrozenFeatures, "_made", lambda self, texts: made.append(1) or original(self, texts))
     arms = ["tfidf", "frozen", "hybrid"]
     Study.run(parse(StudyConfig, {**settings, "arms": arms, "labels": [0], "seeds": 1}), tmp_path / "study")
     assert len(made) == 1
