@@ -59,7 +59,7 @@ WRITER: dict[str, Any] = {  # a small causal model, for the text that is generat
     "data": {"unit": "document", "valid_fraction": 0.02},
     "model": {"preset": "gpt", "size": "nano", "context": 64, "dropout": 0.0},
     "tokenizer": {"kind": "bpe", "vocab": 4096},
-    "train": {"steps": 400, "batch_size": 64, "lr": 5e-3, "eval_every": 200},
+    "train": {"steps": 250, "batch_size": 64, "lr": 5e-3, "eval_every": 125},
     "samples": ["This film"],
 }
 ASKED: dict[str, Any] = {"bases": ("smollm2",), "arms": ("zero-shot", "prompt:frozen"), "seeds": 5}
