@@ -273,6 +273,10 @@ class FinetuneConfig(JobConfig):
             raise ValueError("label_words belong to a prompt: give --prompt, or --prompt auto")
         if self.prompt and self.pool not in (None, "last"):
             raise ValueError("a prompt is read where its label word stands: leave out pool")
+        if self.prompt and self.init == "scratch":
+            raise ValueError(
+                "a prompt starts from what a pretrained base knows of words: leave it out with init = scratch"
+            )
         if self.prompt and self.objective == "contrastive":
             raise ValueError("objective contrastive compares texts as they are: leave out prompt")
         if self.strict_leakage and not self.check:

@@ -82,7 +82,7 @@ FAMILIES = (
     ),
     Family(
         {f"{n}{s}": word for n, word in enumerate(("terrible", "bad", "okay", "good", "great"), 1)
-         for s in ("", " star", " stars")},
+         for s in (" star", " stars")},
         ("Review: {text}\nIn one word, it was {label}", "{text}\nOverall it was {label}"),
         masked_templates=("{text} It was {label}.",),
     ),

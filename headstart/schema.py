@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar, get_args
+from typing import Any, Self, TypeVar, get_args
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -29,6 +29,14 @@ class Frozen(BaseModel):
         if not isinstance(given, Mapping):
             return given
         return {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+
+    @model_validator(mode="after")
+    def numbers_have_63_bits(self) -> Self:
+        """A number of TOML and JSON may have any number of digits, which neither torch nor a float takes."""
+        for key, value in self.__dict__.items():
+            if any(isinstance(n, int) and abs(n) >= 2**63 for n in (value if isinstance(value, tuple) else (value,))):
+                raise ValueError(f"{key} is a number with too many digits")
+        return self
 
 
 C = TypeVar("C", bound=Frozen)

@@ -41,6 +41,7 @@ def test_what_is_given_wins() -> None:
     ("labels", "words", "message"),
     [
         (["0", "1"], {}, r"label '0' is not a word.*--label-words 0=negative,1=positive"),
+        (["1", "2", "3", "4"], {}, "label '1' is not a word"),  # topics are often numbered, too
         (["a", "b"], {"c": "d"}, "no label 'c'. The labels are a, b"),
         (["a", "b"], {"a": "x", "b": "x"}, "two labels have the word 'x'"),
     ],

@@ -145,3 +145,9 @@ def test_values_are_what_they_look_like(assignment, value):
 def test_a_number_that_cannot_be_written_is_described():
     with pytest.raises(ConfigError, match=r"train\.seed: .* \(got a number of thousands of digits\)"):
         parse(PretrainConfig, {**VALID[PretrainConfig], "train": {"seed": 16**5000}})
+
+
+@pytest.mark.parametrize("settings", [{"train": {"steps": 10**30}}, {"epochs": 10**400}])
+def test_a_number_with_too_many_digits_is_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="number with too many digits"):
+        parse(FinetuneConfig, {"base": "gpt", "data": {"train": "rows.csv"}, **settings})

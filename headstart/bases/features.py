@@ -87,7 +87,11 @@ class FrozenFeatures:
 
     @cached_property
     def _base(self) -> str:
-        return fingerprint(weights(self.model.base))
+        head = self.model.head
+        transform = getattr(head, "transform", None) if self.cfg.prompt else None  # part of what is pooled
+        return fingerprint(weights(self.model.base)) + (
+            fingerprint(weights(transform)) if transform is not None else ""
+        )
 
 
 def kept(file: Path, make: Callable[[], Tensor]) -> Tensor:

@@ -156,6 +156,8 @@ def try_routes(
         if candidate:
             candidate.time_a_batch(rows)
             candidates.append(candidate)
+    if not candidates:
+        raise ConfigError(f"No base could be opened. {' '.join(skipped)}")
     rows = _affordable(kept, rows, candidates, left, minutes, skipped)
     tried = []
     with watch.bar("Ranking", len(baselines) + sum(len(c.routes) for c in candidates)):

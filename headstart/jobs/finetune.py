@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import torch
 
+from headstart.bases.at_hand import is_distilled
 from headstart.bases.features import FrozenFeatures
 from headstart.bases.linear_probe import Probe, best_probe, install, probe_poolings, probing_seconds, rows_to_fit
 from headstart.bases.lora import add_lora, merge_lora
@@ -282,7 +283,7 @@ def _with_prompt(
         return cfg
     if before:
         return cfg.model_copy(update={"prompt": before.prompt, "label_words": before.label_words})
-    if taken and taken.fresh:
+    if taken and (taken.fresh or is_distilled(cfg.base)):
         raise ConfigError(
             f"{cfg.base} has no language head, which a prompt needs. Take a causal or masked language model such as smollm2, "
             "or leave out --prompt."
@@ -337,9 +338,10 @@ def _probes(
 ) -> tuple[Probe, ...]:
     """Linear probes that the head may start from, one for each pooling; of a prompt, the words where the base is tuned."""
     if cfg.prompt:
-        if not cfg.fit_head or cfg.scope != "head" or len(set(text.targets)) < max(2, head.linear.out_features):
-            return ()
         fitted = rows_to_fit(len(text.texts))
+        classes = {text.targets[i] for i in fitted}
+        if not cfg.fit_head or cfg.scope != "head" or len(classes) < max(2, head.linear.out_features):
+            return ()
         train = features("last", [text.texts[i] for i in fitted]), [text.targets[i] for i in fitted]
         return (prompted_probe(head, train, (features("last", valid.texts), valid.targets)),)
     if not cfg.fit_head and len(pools) == 1:

@@ -309,7 +309,7 @@ def shown(value: Any) -> str:
 def spread(figure: FigureResult) -> str:
     """The uncertainty of a figure: its interval, else its deviation over seeds."""
     if figure["interval"]:
-        return "{} to {}".format(*map(shown, figure["interval"]))
+        return " to ".join(map(shown, figure["interval"]))
     return f"± {shown(figure['sd'])}" if figure["sd"] is not None else ""
 
 

@@ -98,8 +98,8 @@ def run_study(
 
 
 def with_usual_arms(cfg: StudyConfig, watch: Watch) -> StudyConfig:
-    """`cfg` with the arms of a prompt too, where arms are not given and a base is an external causal language model."""
-    if "arms" in cfg.model_fields_set or not any(_asks_well(base) for base in cfg.bases):
+    """`cfg` with the arms of a prompt too, where arms are not given and every base is an external causal language model."""
+    if "arms" in cfg.model_fields_set or not cfg.bases or not all(_asks_well(base) for base in cfg.bases):
         return cfg
     try:
         prompts_for(split_labelled(cfg.data).labels, True, cfg.prompts, cfg.label_words)

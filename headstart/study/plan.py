@@ -113,6 +113,10 @@ class StudyConfig(Frozen):
             raise ValueError("finetune.score has no effect here: a study takes the score that suits its classes")
         if self.finetune.get("objective"):
             raise ValueError("finetune.objective has no effect here: add the arm contrastive to --arms")
+        if self.finetune.get("prompt") or self.finetune.get("label_words"):
+            raise ValueError(
+                "prompts and label_words are settings of the study: the arms zero-shot and prompt use them"
+            )
         self.finetuning({"base": "gpt", "context": 0})  # a context is for some bases and not for others
         if self.trained and not self.bases and not self.pretrain:
             raise ValueError(f"the arms {', '.join(self.trained)} need a base: --base RUN, or --corpus to pretrain one")

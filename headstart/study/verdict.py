@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headstart.quantities import counted, points, signed
-from headstart.study.plan import PARTNERS
+from headstart.study.plan import JOINED, NEEDS_NO_LABELS, PARTNERS
 from headstart.study.results import ArmResult, Difference, Needed, Results
 
 MOST_WORDS = 120
@@ -239,13 +239,16 @@ class _Study:
             about = f"at most {best.labels:,}" if best.at_most else f"about {best.labels:,}"
             between = f" ({low:,} to {high:,})" if low is not None and high is not None else ""
             between = between or (f" ({low:,} or more)" if low is not None else "")
-            yield 0, f"{score} is worth {about} labels here{between}: so many does {self._name(best.arm)} need for it"
+            yield (
+                0,
+                f"{score} is worth {about} labels here{between}: {self._name(best.arm)} needs that many to match it",
+            )
 
     def _next(self) -> Iterator[tuple[int, str]]:
         """What to do with the labels that there are, where a prompt was among the arms."""
         if not any(self._prompted(name) for name in self.arms):
             return
-        best = max(self.arms.values(), key=_mean)
+        best = max((arm for arm in self.arms.values() if self.kinds[arm.name] not in JOINED), key=_mean)
         if not best.labels:
             yield 1, f"Next: use {best.name}; the mean of no arm that was trained on these labels is higher"
             return
@@ -324,7 +327,7 @@ class _Study:
 
     def _most_seeds(self, gap: Gap) -> int:
         """Seeds of the comparison; 0 where neither arm depends on them."""
-        by_chance = [name for name in (gap.a, gap.b) if self.kinds[name] not in WORDS]
+        by_chance = [name for name in (gap.a, gap.b) if self.kinds[name] not in (*WORDS, *NEEDS_NO_LABELS)]
         return max((self.arms[name].seeds for name in by_chance), default=0)
 
     def _beside(self, gap: Gap, kind: str) -> Gap | None:
@@ -337,7 +340,7 @@ class _Study:
 
     def _adds_tfidf(self, gap: Gap) -> bool:
         """Whether the comparison is of a base joined with TF-IDF, and the same base alone."""
-        return PARTNERS.get(self.kinds[gap.a]) == self.kinds[gap.b]
+        return self.kinds[gap.a] in JOINED and PARTNERS[self.kinds[gap.a]] == self.kinds[gap.b]
 
     def _order(self, name: str) -> int:
         kind = self.kinds.get(name, "")

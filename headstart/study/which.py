@@ -201,7 +201,8 @@ def with_best_base(cfg: StudyConfig, out: Path, watch: Watch) -> StudyConfig:
         return cfg.model_copy(update={"bases": bases, "chosen": before.chosen})
     if AUTO not in cfg.bases:
         return cfg
-    found = rank(cfg.data, (), cfg.prompts, cfg.label_words, watch=watch)
+    most = 0 if 0 in cfg.labels else max(cfg.labels)  # labels that the study withholds choose no base
+    found = rank(cfg.data.model_copy(update={"labels": most}), (), cfg.prompts, cfg.label_words, watch=watch)
     base = placed(str(found.best_with_base.base))
     watch.note(f"--base auto is {base}. {found.verdict}")
     bases = tuple(dict.fromkeys(base if name == AUTO else name for name in cfg.bases))

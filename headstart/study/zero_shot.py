@@ -24,13 +24,14 @@ def write_zero_shot(
     path: Path,
 ) -> None:
     """The label words that `base` expects after the test rows, as a cell: predictions.jsonl and result.json in `path`."""
+    from headstart.bases.at_hand import is_distilled
     from headstart.bases.linear_probe import rows_to_fit
-    from headstart.bases.pretrained import open_base
+    from headstart.bases.pretrained import open_base, within
     from headstart.tasks.zero_shot import word_scores, zero_shot_logits
 
     began, data = time.perf_counter(), split_labelled(cfg)
     saved = open_base(base, bool(finetune.get("allow_pickle")))
-    if saved.fresh:
+    if saved.fresh or is_distilled(base):
         raise ConfigError(
             f"{base} has no language head, which the arm zero-shot needs. Leave out the arm, or the base."
         )
@@ -38,6 +39,7 @@ def write_zero_shot(
     texts = [e.text for e in data.test]
     unlabelled = [e.text for e in [*data.train, *data.valid]]
     unlabelled = [unlabelled[i] for i in rows_to_fit(len(unlabelled), CALIBRATED_ON)]
+    saved.model.base.max_len = within(saved.config, finetune.get("context", 0)).context
     device, long = finetune.get("train", {}).get("device", "cpu"), finetune.get("long", "truncate")
     score = partial(word_scores, saved.model.to(device), saved.tokenizer, long=long, device=device)
     logits = zero_shot_logits(score, prompts, texts, unlabelled)

@@ -164,6 +164,7 @@ def test_a_base_without_a_language_head_is_refused(base: Path, tmp_path: Path, e
         (["--prompt", "nothing here"], "must have {text} once"),
         (["--label-words", "bad=bad"], "label_words belong to a prompt"),
         (["--prompt", "auto", "--label-words", "bad"], "is not LABEL=WORD"),
+        (["--prompt", "auto", "--init", "scratch"], "leave it out with init = scratch"),
         (["--prompt", "auto", "--pool", "mean"], "a prompt is read where its label word stands"),
         (["--prompt", "auto", "--label-words", "ugly=bad"], "there is no label 'ugly'"),
         (["--prompt", "word " * 60 + "{text}"], "Shorten it"),

@@ -139,6 +139,11 @@ def test_labels_that_are_no_words_end_the_cell_with_what_to_do(here: Path, tmp_p
         Study.run(config(here, data={"train": str(tmp_path / "rows.csv")}, label_words={}), tmp_path / "study")
 
 
+def test_a_prompt_for_every_arm_is_refused(here: Path) -> None:
+    with pytest.raises(ConfigError, match="prompts and label_words are settings of the study"):
+        config(here, finetune={"prompt": "{text} It was"})
+
+
 def test_from_the_command_line(here: Path, tmp_path: Path) -> None:
     words = [
         "compare",
@@ -188,6 +193,9 @@ def test_an_external_language_model_brings_the_prompt_arms_along(
     assert arms(here / "base") == usual
     assert arms(tmp_path / "gpt2") == (*usual, "zero-shot", "prompt")
     assert arms(tmp_path / "gpt2", arms=("tfidf",)) == ("tfidf",)
+    assert arms(tmp_path / "gpt2", bases=(str(tmp_path / "gpt2"), str(here / "base"))) == usual, (
+        "every base has every arm"
+    )
     assert not notes
     (tmp_path / "rows.csv").write_text((here / "rows.csv").read_text().replace(",good", ",1").replace(",bad", ",0"))
     assert arms(tmp_path / "gpt2", data={"train": str(tmp_path / "rows.csv")}) == usual

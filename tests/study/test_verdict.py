@@ -289,7 +289,10 @@ ASKED = [
 @pytest.mark.parametrize(
     ("needed", "words"),
     [
-        ({"labels": 60, "interval": [40, 110]}, "worth about 60 labels here (40 to 110): so many does TF-IDF"),
+        (
+            {"labels": 60, "interval": [40, 110]},
+            "worth about 60 labels here (40 to 110): TF-IDF with logistic regression needs that many to match it",
+        ),
         ({"labels": 60, "interval": [40, None]}, "worth about 60 labels here (40 or more)"),
         ({"labels": 16, "interval": [16, 30], "at_most": True}, "worth at most 16 labels here (16 to 30)"),
         ({"labels": None}, "worth more than all 2,000 labels: no arm without a prompt reaches it"),
@@ -302,6 +305,16 @@ def test_what_a_prompt_is_worth_is_counted_in_labels(needed: dict[str, Any], wor
     assert f"The prompt alone (zero-shot, 0.820 with no labels) is {words}" in text
     assert text.startswith("Yes: pretraining helps here, by about 13.0 points at all 2,000 labels.")
     assert "Next: use prompt, which has the highest mean; with 16 labels it had -4.0 points" in text
+
+
+def test_a_tuned_prompt_beside_the_prompt_alone_is_not_joined_with_anything() -> None:
+    rows = [gap("prompt", "scratch", 13.0, 10.0, 16.0), gap("prompt", "zero-shot", 6.0, 4.0, 8.0)]
+    assert "Joined with TF-IDF" not in verdict(study(ASKED, rows))
+
+
+def test_what_uses_no_labels_depends_on_no_seed() -> None:
+    arms = [arm("tfidf", 0.80, seeds=1), arm("zero-shot", 0.82, 0, seeds=1)]
+    assert "seed" not in verdict(study(arms, [gap("zero-shot", "tfidf", 2.0, -1.0, 5.0, over="rows only")]))
 
 
 def test_where_labels_add_nothing_the_prompt_is_the_advice() -> None:
