@@ -29,7 +29,7 @@ from headstart.prompts import Prompt
 from headstart.runs.model_dir import Saved
 from headstart.shapes import HuggingFaceConfig, Pool, pools_to_try
 from headstart.tasks.classify import EVALUATED_AT_ONCE, pooled_by, rows_of
-from headstart.tasks.zero_shot import matching_bias, word_scores
+from headstart.tasks.zero_shot import calibrated, word_scores
 from headstart.text.prompted import prompt_tokens, word_tokens
 from headstart.text.read import Example
 from headstart.text.split import Labelled
@@ -113,8 +113,7 @@ class BaseFeatures:
     def words(self) -> Tensor:
         """Calibrated log-probabilities of the label words, (N, C); the mean over the prompts."""
         found = [self._words(prompt, first=i == 0).log_softmax(1) for i, prompt in enumerate(self.prompts)]
-        equal = torch.full((len(self.labels),), 1 / len(self.labels))
-        return torch.stack([scores + matching_bias(scores, equal) for scores in found]).mean(0)
+        return torch.stack([calibrated(scores, scores) for scores in found]).mean(0)
 
     def _words(self, prompt: Prompt, first: bool) -> Tensor:
         tokens = word_tokens(prompt, self.saved.tokenizer)

@@ -20,10 +20,9 @@ from headstart.bases.pretrained import open_base
 from headstart.bases.routes import FOLDS, ROUTES, BaseFeatures, Fold, Route, Rows, Said
 from headstart.config import ClassScore
 from headstart.errors import ConfigError, DataError, UserError, first_line
-from headstart.models.heads import Model
 from headstart.prompts import Prompt, prompts_for
 from headstart.quantities import counted, duration
-from headstart.runs.checkpoint import weights
+from headstart.runs.checkpoint import weight_bytes
 from headstart.runs.model_dir import Saved
 from headstart.runs.watch import Watch
 from headstart.tasks.metrics import class_scores, is_imbalanced
@@ -174,7 +173,7 @@ def _each(rows: Rows, baselines: Sequence[BaselineRoute], candidates: Sequence[_
         yield Tried(None, baseline.name, said, time.perf_counter() - began, 0)
     for candidate in candidates:
         features = candidate.features(rows)
-        size = sum(t.nbytes for t in weights(Model(candidate.saved.model.base, candidate.saved.model.head)).values())
+        size = weight_bytes(candidate.saved.model)
         for route in candidate.routes:
             reading, began = features.read(route.reads), time.perf_counter()
             said = rows.cross_validated(lambda fold, f=features, r=route: r.predict(f, fold), route.fitted)  # type: ignore[misc]

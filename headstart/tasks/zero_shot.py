@@ -156,6 +156,10 @@ def zero_shot_logits(
     for prompt in prompts:
         both = score([*texts, *unlabelled], prompt).log_softmax(1)  # (N + unlabelled, C)
         asked, others = both[: len(texts)], both[len(texts) :]
-        equal = torch.full_like(both[0], 1 / both.size(1))
-        found.append(asked + matching_bias(others, equal) if len(others) else asked)
+        found.append(calibrated(asked, others) if len(others) else asked)
     return torch.stack(found).mean(0)
+
+
+def calibrated(scores: Tensor, unlabelled: Tensor) -> Tensor:
+    """Scores (N, C) shifted so that the classes are equally frequent among unlabelled texts."""
+    return scores + matching_bias(unlabelled, torch.full_like(scores[0], 1 / scores.size(1)))
