@@ -31,6 +31,7 @@ from headstart.shapes import (
 Objective = Literal["causal", "masked", "distill"]
 Long = Literal["truncate", "window"]
 ClassScore = Literal["accuracy", "macro_f1"]
+TaskScore = Literal["accuracy", "macro_f1", "f1", "r2", "mae", "rmse", "spearman", "kappa"]
 FEW_STEPS = 200  # at least, where labels are so few that ten epochs would be ten steps
 PROMPTED_STEPS = 30  # likewise, where the head starts from label words and has little to learn
 
@@ -206,7 +207,9 @@ class FinetuneConfig(JobConfig):
     # With a prompt and few labels: shift the biases until the classes have the labelled shares among all training texts.
     calibrate: bool = True
     class_weights: bool = False  # balanced: rare classes count as much as frequent ones
-    score: ClassScore | None = None  # validation metric that selects the best weights; None: accuracy
+    score: TaskScore | None = (
+        None  # validation metric that selects the best weights; None: accuracy, or that of the task
+    )
     head_dropout: float = Field(0.1, ge=0, lt=1)
     fit_head: bool = True  # linear probing, then fine-tuning (LP-FT): the head starts from a logistic regression
     epochs: int = Field(10, ge=1)

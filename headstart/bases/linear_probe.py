@@ -15,9 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from headstart.bases.ordinal import CumulativeLogit
 from headstart.bases.regression import ENOUGH, FOLDS, Hits, Standard, clearly_better, fit_regression
 from headstart.errors import ModelError
-from headstart.models.heads import ClassHead
+from headstart.models.heads import HEADS, ClassHead, OrderedHead
 from headstart.shapes import Pool
 from headstart.text.split import SELECTED_FROM
 
@@ -26,7 +27,7 @@ USUAL_C = 0.01
 FITTING = 5e-3, 5e-8  # seconds of one logistic regression: at least, and for each row x feature x class
 MOST_ROWS = 10_000  # that the regression is given; more take minutes and change little
 
-Rows = tuple[Tensor, list[int]]  # vectors (rows, D), and their classes
+Rows = tuple[Tensor, NDArray[Any]]  # vectors (rows, D), and their encoded labels
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,13 @@ class Probe:
 
     pool: Pool
     c: float
-    weight: NDArray[np.float64]  # (classes, D)
-    bias: NDArray[np.float64]  # (classes,)
+    weight: NDArray[np.float64]  # (outputs, D)
+    bias: NDArray[np.float64]  # (outputs,); of ordered classes, the cuts
     hits: Hits  # of held-out rows
 
     @property
     def accuracy(self) -> float | None:
-        """On held-out rows; None where there were too few to hold any out."""
+        """On held-out rows, or what stands for it; None where there were too few to hold any out."""
         return float(self.hits.mean()) if len(self.hits) else None
 
 
@@ -62,7 +63,7 @@ def fit_probes(head: ClassHead, pools: Sequence[Pool], rows: Callable[[Pool], tu
     probes = []
     for pool in pools:
         train, valid = rows(pool)
-        if len(set(train[1])) < max(2, head.linear.out_features):
+        if type(head) is ClassHead and len(np.unique(train[1])) < max(2, head.linear.out_features):
             return ()
         probes.append(_fit(head, pool, train, valid))
     return tuple(probes)
@@ -72,12 +73,12 @@ def probe_poolings(
     head: ClassHead,
     pools: Sequence[Pool],
     features: Callable[[Pool, Sequence[str]], Tensor],
-    train: tuple[Sequence[str], list[int]],
-    valid: tuple[Sequence[str], list[int]],
+    train: tuple[Sequence[str], NDArray[Any]],
+    valid: tuple[Sequence[str], NDArray[Any]],
 ) -> tuple[Probe, ...]:
-    """A linear probe for each pooling, on the `features` of texts with their classes."""
+    """A linear probe for each pooling, on the `features` of texts with their encoded labels."""
     fitted = rows_to_fit(len(train[0]))
-    texts, targets = [train[0][i] for i in fitted], [train[1][i] for i in fitted]
+    texts, targets = [train[0][i] for i in fitted], train[1][fitted]
     return fit_probes(
         head, pools, lambda pool: ((features(pool, texts), targets), (features(pool, valid[0]), valid[1]))
     )
@@ -89,7 +90,7 @@ def best_probe(probes: Sequence[Probe]) -> Probe:
     By one standard error of the paired difference; with few rows by two, as so few choose badly.
     """
     own = probes[0]
-    best = max(probes, key=lambda probe: probe.accuracy or 0.0)
+    best = max(probes, key=lambda probe: -np.inf if probe.accuracy is None else probe.accuracy)
     errors = 1.0 if len(own.hits) >= SELECTED_FROM else 2.0
     return best if len(own.hits) and clearly_better(best.hits, own.hits, errors) else own
 
@@ -97,26 +98,37 @@ def best_probe(probes: Sequence[Probe]) -> Probe:
 def install(head: ClassHead, probe: Probe) -> None:
     """Give `head` the weights of the probe."""
     _put(head.linear.weight, probe.weight)
+    if isinstance(head, OrderedHead):
+        _put(head.first, probe.bias[0])
+        _put(head.gaps, np.log(np.diff(probe.bias)))
+        return
     if head.linear.bias is not None:
         _put(head.linear.bias, probe.bias)
 
 
 def _fit(head: ClassHead, pool: Pool, train: Rows, valid: Rows) -> Probe:
-    features, biased = train[0].cpu().numpy(), head.linear.bias is not None
+    features, task = train[0].cpu().numpy(), next(task for task, kind in HEADS.items() if kind is type(head))
+    biased = head.linear.bias is not None or task == "ordinal"
     with np.errstate(over="ignore", invalid="ignore"):  # reported below
         standard = Standard.of(features, centred=biased)  # only a bias can give back what is taken away
-        fitted, held_out = standard(features), standard(valid[0].cpu().numpy()) if valid[1] else None
+        fitted, held_out = standard(features), standard(valid[0].cpu().numpy()) if len(valid[1]) else None
     must_be_finite(standard.scale, fitted, held_out)
     found = fit_regression(
         (fitted, np.array(train[1])),
         None if held_out is None else (held_out, np.array(valid[1])),
         CS,
         USUAL_C,
-        dict(enumerate(head.weights.tolist())),
+        dict(enumerate(head.weights.tolist())) if task == "classify" else None,
         biased,
+        task,
+        len(head.weights),
     )
-    weight, bias = as_head(found.model)
+    weight, bias = (
+        as_head(found.model) if task == "classify" else (np.atleast_2d(found.model.coef_), _bias(found.model))
+    )
     weight = weight / standard.scale
+    if isinstance(head, OrderedHead):  # the cuts stand where a bias would, on the other side
+        return Probe(pool, found.c, weight, bias + weight @ standard.mean, found.hits)
     return Probe(pool, found.c, weight, bias - weight @ standard.mean, found.hits)
 
 
@@ -132,6 +144,10 @@ def as_head(model: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return (weight, bias) if len(weight) > 1 else (np.vstack([-weight, weight]) / 2, np.hstack([-bias, bias]) / 2)
 
 
-def _put(parameter: Tensor, values: NDArray[np.float64]) -> None:
+def _bias(model: Any) -> NDArray[np.float64]:
+    return np.asarray(model.cuts_ if isinstance(model, CumulativeLogit) else np.atleast_1d(model.intercept_))
+
+
+def _put(parameter: Tensor, values: Any) -> None:
     with torch.no_grad():
-        parameter.copy_(torch.from_numpy(values))
+        parameter.copy_(torch.from_numpy(np.asarray(values)))

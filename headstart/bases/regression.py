@@ -1,4 +1,7 @@
-"""Logistic regression with C (inverse regularization) chosen on rows that it was not fitted to. No torch.
+"""Linear models with C (inverse regularization) chosen on rows that they were not fitted to. No torch.
+
+Logistic regression for classes, one for each of several labels, cumulative logits for ordered classes, ridge regression
+for numbers.
 
 With ENOUGH validation rows C is chosen on them; with fewer, by cross-validation on the training rows, because the best
 of several on sixty rows is mostly chance. Another C than the usual one must be better by one standard error of the
@@ -10,17 +13,22 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from headstart.bases.ordinal import CumulativeLogit
+from headstart.data import Task
+from headstart.targets.target import Outputs, Target
 
 ENOUGH = 400  # validation rows to choose on
 FOLDS = 5
 FLOOR = 0.05  # of the root mean square of all features: features that vary less are not scaled up to unit variance
 
-Rows = tuple[Any, Any]  # a matrix of features, one row per text, and the classes, as scikit-learn takes them
-Hits = NDArray[np.bool_]  # for each held-out row, whether it was classified correctly
+Rows = tuple[Any, Any]  # a matrix of features, one row per text, and the encoded labels, as scikit-learn takes them
+# For each held-out row, whether it was classified correctly; of several labels and ordered classes the log-likelihood, of a number minus the squared error.
+Hits = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -28,6 +36,14 @@ class Regression:
     c: float
     model: Any  # scikit-learn's, fitted to all training rows
     hits: Hits  # of the chosen C; empty where there were too few rows to hold any out
+
+    def outputs(self, rows: Any, target: Target) -> Outputs:
+        """What it predicts for each row, (N, K)."""
+        if target.task != "classify":
+            return outputs_of(self.model, rows)
+        found = np.zeros((rows.shape[0], len(target.names)))
+        found[:, self.model.classes_] = self.model.predict_proba(rows)
+        return found
 
 
 @dataclass(frozen=True)
@@ -57,12 +73,19 @@ def fit_regression(
     usual: float,
     importance: Mapping[Any, float] | None = None,
     intercept: bool = True,
+    task: Task = "classify",
+    classes: int = 0,
 ) -> Regression:
-    """A logistic regression on `train`; `usual` is its C unless another of `cs` is clearly better on held-out rows."""
-    from sklearn.linear_model import LogisticRegression
+    """A linear model on `train`; `usual` is its C unless another of `cs` is clearly better on held-out rows."""
+    from sklearn.linear_model import LogisticRegression, Ridge
 
     def unfitted(c: float) -> Any:
-        return LogisticRegression(C=c, max_iter=1000, class_weight=importance, fit_intercept=intercept)
+        if task == "regression":
+            return Ridge(1 / c, fit_intercept=intercept)
+        if task == "ordinal":
+            return CumulativeLogit(c, classes)
+        logistic = LogisticRegression(C=c, max_iter=1000, class_weight=importance, fit_intercept=intercept)
+        return OnePerLabel(logistic) if task == "multilabel" else logistic
 
     chosen, hits = usual, held_out_hits(unfitted(usual), train, valid)
     if len(hits):
@@ -73,10 +96,65 @@ def fit_regression(
     return Regression(chosen, unfitted(chosen).fit(*train), hits)
 
 
+class OnePerLabel:
+    """A logistic regression for each label; a label that all rows have, or none, is predicted for all, or none."""
+
+    def __init__(self, logistic: Any) -> None:
+        self.logistic = logistic
+
+    def fit(self, rows: Any, labels: NDArray[Any]) -> Self:
+        from sklearn.base import clone
+
+        width, count = rows.shape[1], labels.shape[1]
+        self.coef_, self.intercept_ = np.zeros((count, width)), np.zeros(count)
+        for i, there in enumerate(labels.T.astype(bool)):
+            if there.all() or not there.any():
+                self.intercept_[i] = np.log((there.sum() + 0.5) / (len(there) - there.sum() + 0.5))
+                continue
+            fitted = clone(self.logistic).fit(rows, there)
+            self.coef_[i], self.intercept_[i] = fitted.coef_[0], fitted.intercept_ if len(np.atleast_1d(fitted.intercept_)) else 0.0  # fmt: skip
+        return self
+
+
+def outputs_of(model: Any, rows: Any) -> Outputs:
+    """The outputs of a linear model of several labels, ordered classes or numbers, (N, K)."""
+    if isinstance(model, CumulativeLogit):
+        return model.outputs(rows)
+    found = np.asarray(rows @ np.atleast_2d(model.coef_).T) + model.intercept_
+    return 1 / (1 + np.exp(-found)) if isinstance(model, OnePerLabel) else found
+
+
+def _quality(model: Any, rows: Any, truth: NDArray[Any]) -> Hits:
+    """(N,): how well each row is predicted."""
+    found = outputs_of(model, rows)
+    if isinstance(model, CumulativeLogit):
+        return np.log(np.clip(found[np.arange(len(truth)), truth], 1e-12, 1))
+    if not isinstance(model, OnePerLabel):
+        return -((found[:, 0] - truth) ** 2)
+    likely = np.clip(np.where(truth.astype(bool), found, 1 - found), 1e-12, 1)
+    return np.log(likely).mean(1)
+
+
+def _held_out_quality(model: Any, train: Rows, valid: Rows | None) -> Hits:
+    from sklearn.model_selection import KFold
+
+    rows, truth = train
+    if valid and len(valid[1]) >= ENOUGH:
+        return _quality(model.fit(*train), *valid)
+    if len(truth) < 2 * FOLDS:
+        return np.zeros(0)
+    found = np.zeros(len(truth))
+    for fitted, held_out in KFold(FOLDS, shuffle=True, random_state=0).split(truth):
+        found[held_out] = _quality(model.fit(rows[fitted], truth[fitted]), rows[held_out], truth[held_out])
+    return found
+
+
 def held_out_hits(model: Any, train: Rows, valid: Rows | None) -> Hits:
-    """Which held-out rows `model` classifies correctly: validation rows if there are ENOUGH, otherwise each training row."""
+    """How well `model` does on held-out rows: validation rows if there are ENOUGH, otherwise each training row."""
     from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
+    if not hasattr(model, "predict_proba"):
+        return _held_out_quality(model, train, valid)
     if valid and len(valid[1]) >= ENOUGH:
         return np.asarray(model.fit(*train).predict(valid[0]) == np.asarray(valid[1]))
     target = np.asarray(train[1])

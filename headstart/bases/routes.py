@@ -40,7 +40,10 @@ REPEATS = 2
 
 Said = NDArray[np.int64]  # a class for each row
 Mode = Literal["plain", "prompted", "words"]
-NONE: tuple[Tensor, list[int]] = (torch.empty(0), [])  # validation rows: C is chosen by cross-validation
+NONE: tuple[Tensor, NDArray[np.int64]] = (
+    torch.empty(0),
+    np.zeros(0, dtype=np.int64),
+)  # validation rows: C is chosen by cross-validation
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,9 @@ class Fold:
         return Labelled(train, [], test, list(self.labels))
 
     @property
-    def fitted(self) -> list[int]:
+    def fitted(self) -> NDArray[np.int64]:
         """The classes of the rows to learn from."""
-        return self.targets[self.train].tolist()
+        return self.targets[self.train]
 
 
 class BaseFeatures:

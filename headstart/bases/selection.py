@@ -25,7 +25,7 @@ from headstart.quantities import counted, duration
 from headstart.runs.checkpoint import weight_bytes
 from headstart.runs.model_dir import Saved
 from headstart.runs.watch import Watch
-from headstart.tasks.metrics import class_scores, is_imbalanced
+from headstart.targets.class_scores import class_scores, is_imbalanced
 from headstart.text.duplicates import normal
 from headstart.text.read import Example
 from headstart.text.split import digest

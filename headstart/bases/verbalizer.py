@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headstart.bases.linear_probe import Probe, as_head, must_be_finite
+from headstart.bases.linear_probe import Probe, Rows, as_head, must_be_finite
 from headstart.bases.regression import Standard, fit_regression
 from headstart.errors import ConfigError
 from headstart.models.heads import ClassHead, LanguageHead, Model
@@ -51,7 +51,7 @@ def label_word_rows(head: LanguageHead, words: Sequence[tuple[int, ...]]) -> tup
     return weight - weight.mean(0), (bias - bias.mean()).detach()
 
 
-def prompted_probe(head: ClassHead, train: tuple[Tensor, list[int]], valid: tuple[Tensor, list[int]]) -> Probe:
+def prompted_probe(head: ClassHead, train: Rows, valid: Rows) -> Probe:
     """A linear probe on prompted features, beside the scores of `head`, which starts from label words."""
     features, held_out = train[0].cpu().numpy(), valid[0].cpu().numpy()
     words = head.linear.weight.detach().cpu().numpy().astype(np.float64)  # (C, D)
@@ -66,7 +66,7 @@ def prompted_probe(head: ClassHead, train: tuple[Tensor, list[int]], valid: tupl
     must_be_finite(standard.scale, features, held_out)
     found = fit_regression(
         (beside(features), np.array(train[1])),
-        (beside(held_out), np.array(valid[1])) if valid[1] else None,
+        (beside(held_out), np.array(valid[1])) if len(valid[1]) else None,
         CS,
         USUAL_C,
         dict(enumerate(head.weights.tolist())),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headstart.cli.app import app, reading_of, verb
 from headstart.cli.flags import Given
 from headstart.cli.settings import nested_settings
-from headstart.cli.summary import perplexity
+from headstart.cli.summary import perplexity, task_scores
 from headstart.cli.terminal import accuracy_line, share, show, show_json, show_notes, show_table, write_drawings
 from headstart.errors import ConfigError, DataError, UserError, did_you_mean
 from headstart.show.table import label
@@ -77,7 +77,7 @@ def predict(given: Given) -> None:
         show_json(records)
         return
     for several in zip(*said.values(), strict=True):
-        told = "\t".join(f"{r['label']}\t{_ranked(r['probabilities'])}" for r in several)
+        told = "\t".join(f"{_written(r['label'])}\t{_ranked(r['probabilities'])}" for r in several)
         text = several[0]["text"]
         show(f"{told}\t{text if len(text) <= 200 else text[:200] + ' ...'}")
 
@@ -90,6 +90,10 @@ def _classifier(run: str) -> LoadedClassifier | OnnxClassifier:
     from headstart.use.predict import LoadedClassifier
 
     return LoadedClassifier.load(run)
+
+
+def _written(label: str | list[str] | float) -> str:
+    return label if isinstance(label, str) else f"{label:.4g}" if isinstance(label, float) else ", ".join(label) or "-"
 
 
 def _ranked(probabilities: dict[str, float]) -> str:
@@ -118,12 +122,17 @@ def evaluate(given: Given) -> None:
         scores = LoadedClassifier.load(run).evaluate(located(data[0]), text_column, given["--label-column"], reading)
     show_notes(reading.notes())
     if given["--json"]:
-        show_json(scores)
+        show_json({**scores.get("scores", {}), **scores} if "task" in scores else scores)
     elif of_text:
         show(f"loss {scores['loss']:.4f} nats per token, perplexity {perplexity(scores)}; {scores['tokens']} tokens")
         if "entropy" in scores:
             floor = f"{scores['entropy']:.4f} (no model can have a lower loss on it)"
             show(f"entropy of the text itself given the prefix: {floor}")
+    elif "task" in scores:
+        show(f"{task_scores(scores['task'], scores['scores'])}; {scores['scores']['rows']} rows")
+        rows = [[name, str(c["rows"]), *(share(c[key]) for key in ("precision", "recall", "f1"))] for name, c in scores["classes"].items()]  # fmt: skip
+        if rows:
+            show_table(["label", "rows", "precision", "recall", "F1"], rows)
     else:
         _show_classes(scores)
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from headstart.cli.terminal import accuracy_line, show, show_json, show_table
+from headstart.data import Task
 from headstart.errors import UserError
 from headstart.quantities import counted, data_size, duration
+from headstart.targets.tasks import TARGETS
 
 PARTS = {"valid": "validation", "test": "test"}
 
@@ -41,19 +43,32 @@ def show_finetuned(result: Mapping[str, Any], config: Any) -> None:
     show(f"{result['run']}: {part}, {duration(result['seconds'])}")
     if config.objective == "contrastive":
         show("contrastive: trained on pairs of texts; the head is a logistic regression on the embeddings")
-    if valid:
+    task = result.get("task", "classify")
+    if valid and task != "classify":
+        show(f"validation {task_scores(task, valid)}, loss {valid['loss']:.4f} (step {result['best_step']})")
+    elif valid:
         show(f"validation accuracy {valid['accuracy']:.4f}, loss {valid['loss']:.4f} (step {result['best_step']})")
     if valid and result["best_step"] == 0:
         show("! training did not improve the validation score: these are the initial weights")
-    if test:
+    if test and task != "classify":
+        show(f"test {task_scores(task, test)}, {test['rows']} rows")
+    elif test:
         show(accuracy_line("test accuracy", test) + f", macro-F1 {test['macro_f1']:.4f}")
     if told := ", ".join(f"{name} {common[name]:.4f}" for name in PARTS if name in common):
-        show(f"majority class '{common['label']}': {told}")
+        constant = f"majority class '{common['label']}'" if task == "classify" else f"always '{common['label']}'"
+        show(f"{constant}: {told}")
     if result["overlapping_test_rows"]:
         rest = test["without_overlap"]
         show(f"! {result['overlapping_test_rows']} of the {test['rows']} test rows also appear among the training rows")
-        show("  " + (accuracy_line("without them", rest) if rest else "without them, there are none"))
+        without = accuracy_line("without them", rest) if rest and task == "classify" else ""
+        without = without or (f"without them: {task_scores(task, rest)}" if rest else "without them, there are none")
+        show(f"  {without}")
     _show_curves(result)
+
+
+def task_scores(task: Task, scores: Mapping[str, Any]) -> str:
+    """The scores of a task in one line."""
+    return ", ".join(f"{title} {scores[key]:.4f}" for key, title in TARGETS[task].titles.items() if key in scores)
 
 
 def _show_curves(result: Mapping[str, Any]) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from headstart.images.captions import CaptionFacts
 from headstart.tasks.distill import DistillScores
-from headstart.tasks.metrics import ClassScores, LanguageScores
+from headstart.tasks.metrics import LanguageScores
 from headstart.tasks.retrieve import MatchScores
 from headstart.tasks.translation_scores import Failures, PairScores
 from headstart.text.pairs import PairFacts
@@ -40,13 +40,10 @@ class FinetuneFacts(LabelledFacts):
     tokenizer_sha256: str
 
 
-class TestScores(ClassScores):
-    without_overlap: ClassScores | None
-
-
 class FinetuneAnswer(TypedDict):
+    task: NotRequired[str]  # other than classify
     valid: Any  # the best evaluation
-    test: TestScores | None
+    test: dict[str, Any] | None  # under their usual names; without_overlap: of rows that are not training rows
     commonest: dict[str, str | float]  # what the majority class scores
     overlapping_test_rows: int | None
 

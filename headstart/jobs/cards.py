@@ -32,15 +32,14 @@ def language_model_card(cfg: PretrainConfig, result: Mapping[str, Any]) -> str:
 
 
 def classifier_card(cfg: FinetuneConfig, data: Labelled, result: Mapping[str, Any]) -> str:
-    test = result["test"]
-    low, high = test["interval"] if test else (0, 0)
-    score = (
-        f"Accuracy on {test['rows']} test rows: {test['accuracy']:.4f} (95 % interval {low:.4f} to {high:.4f})."
-        if test
-        else f"Accuracy on {len(data.valid)} validation rows: {result['valid']['accuracy']:.4f}."
-        if result["valid"]
-        else "No rows were held out to score it on."
-    )
+    test, target = result["test"], data.target
+    low, high = test["interval"] if test and target.task == "classify" else (0, 0)
+    if target.task != "classify":
+        part, scores = ("test", test) if test else ("validation", result["valid"])
+        told = ", ".join(f"{title} {scores[key]:.4f}" for key, title in target.titles.items()) if scores else ""
+        score = f"On {scores['rows']} {part} rows: {told}." if scores else "No rows were held out to score it on."
+    else:
+        score = _class_score(data, result, low, high)
     start = "fresh weights" if cfg.init == "scratch" else f"the base {named(cfg.base)}"
     contrastive = (
         "The base was fine-tuned on pairs of texts of the same and of different classes (contrastive, as in SetFit); the "
@@ -48,10 +47,30 @@ def classifier_card(cfg: FinetuneConfig, data: Labelled, result: Mapping[str, An
         if cfg.objective == "contrastive"
         else ""
     )
+    title = TITLES[target.task] + ("" if target.task == "regression" else f": {', '.join(map(plain, data.labels))}")
     return (
-        f"# A text classifier: {', '.join(map(plain, data.labels))}\n\nTrained by Headstart from {start} "
+        f"# {title}\n\nTrained by Headstart from {start} "
         f"(trained: {cfg.scope}) on {len(data.train)} rows of {named(cfg.data.train)}, seed {cfg.train.seed}. "
         f"{contrastive}{score}\n"
+    )
+
+
+TITLES = {
+    "classify": "A text classifier",
+    "multilabel": "A text classifier with several labels per text",
+    "regression": "A model that predicts a number for a text",
+    "ordinal": "A text classifier with ordered classes",
+}
+
+
+def _class_score(data: Labelled, result: Mapping[str, Any], low: float, high: float) -> str:
+    test = result["test"]
+    return (
+        f"Accuracy on {test['rows']} test rows: {test['accuracy']:.4f} (95 % interval {low:.4f} to {high:.4f})."
+        if test
+        else f"Accuracy on {len(data.valid)} validation rows: {result['valid']['accuracy']:.4f}."
+        if result["valid"]
+        else "No rows were held out to score it on."
     )
 
 

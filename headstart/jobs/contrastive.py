@@ -42,7 +42,8 @@ class FittedHead:
     @cached_property
     def rows(self) -> Numbers:
         """As many training rows as a linear probe takes, and at least one of each class."""
-        sample, targets = rows_to_fit(len(self.text.targets)), self.text.targets
+        targets = self.text.targets.tolist()
+        sample = rows_to_fit(len(targets))
         missing = set(targets) - {targets[row] for row in sample}
         return np.array(sorted([*sample, *map(targets.index, missing)]), dtype=np.int64)
 
@@ -60,7 +61,7 @@ def embeddings(model: Model, text: ClassifyText, rows: Numbers, device: str) -> 
     batches = in_order(text.lengths[rows], EVALUATED_AT_ONCE, lambda part, rng: text.collate(rows[part], rng))
     found = [(head_input(model, batch.to(device)).cpu(), batch.target.tolist()) for batch in batches]
     vectors = torch.cat([vectors for vectors, _ in found]) if found else torch.empty(0, model.base.width)
-    return vectors, [target for _, targets in found for target in targets]
+    return vectors, np.array([target for _, targets in found for target in targets], dtype=np.int64)
 
 
 def pair_notes(cfg: FinetuneConfig, data: Labelled) -> Iterator[str]:

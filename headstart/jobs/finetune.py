@@ -6,11 +6,12 @@ Pretrained, scratch and frozen differ in one line each, and in nothing else.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import torch
 
 from headstart.bases.at_hand import is_distilled
@@ -20,32 +21,34 @@ from headstart.bases.lora import add_lora, merge_lora
 from headstart.bases.pretrained import open_base, within
 from headstart.bases.verbalizer import prompted_probe, start_from_words
 from headstart.config import FinetuneConfig
+from headstart.data import Task
 from headstart.errors import ConfigError
-from headstart.jobs.answers import FinetuneAnswer, FinetuneFacts, TestScores
+from headstart.jobs.answers import FinetuneAnswer, FinetuneFacts
 from headstart.jobs.cards import classifier_card
 from headstart.jobs.contrastive import FittedHead, pair_notes
 from headstart.jobs.job import Job, Kept, run_job
 from headstart.jobs.receipt import FinetuneReceipt, Moved, finetune_receipt, moved
 from headstart.models.base import freeze
-from headstart.models.heads import POOLS, ClassHead, Model, freeze_transform
+from headstart.models.heads import POOLS, ClassHead, Model, NumberHead, freeze_transform
 from headstart.prompts import AUTO, CALIBRATED_ON, prompts_for
 from headstart.runs.checkpoint import Progress, load_weights, weights
 from headstart.runs.model_dir import HeadSpec, Saved, build_model, write_model
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
 from headstart.shapes import PRESETS, ModelConfig, Pool, pools_to_try, usual_pool
+from headstart.targets.labels import Labels
+from headstart.targets.numbers import Numbers
+from headstart.targets.target import Target, prediction_records
+from headstart.targets.tasks import TARGETS
 from headstart.tasks.classify import (
     ClassBatch,
     Classify,
     ClassifyText,
     class_weights,
-    most_probable,
-    prediction_records,
     rows_of,
     vectors_of,
 )
 from headstart.tasks.contrast import Contrast, PairBatches
-from headstart.tasks.metrics import class_scores
 from headstart.tasks.zero_shot import matching_bias
 from headstart.text.batch import Batches
 from headstart.text.hygiene import refuse_leaks
@@ -87,6 +90,7 @@ class Finetuning(Job[FinetuneConfig]):
         """Rows, tokenizer and a model with the weights of the base, or fresh ones."""
         whole = split_labelled(cfg.data)
         data = draw(whole, cfg.data.labels, cfg.data.draw, cfg.data.balanced) if cfg.data.labels else whole
+        _refuse_for_task(cfg, data.target.task)
         source = None if kept.cfg or cfg.base in PRESETS else open_base(cfg.base, cfg.allow_pickle)
         shape, tokenizer = _shape_and_tokenizer(cfg, data, source, kept)
         taken = source if cfg.init == "pretrained" else None
@@ -103,7 +107,7 @@ class Finetuning(Job[FinetuneConfig]):
             start_from_words(model, taken.model, cfg.whole_prompt, tokenizer)
         model.to(cfg.train.device)
         text, valid, test = (
-            ClassifyText(rows, data.labels, tokenizer, model.base, cfg.long, cfg.whole_prompt)
+            ClassifyText(rows, data.target, tokenizer, model.base, cfg.long, cfg.whole_prompt)
             for rows in data.parts().values()
         )
         unlabelled = _sample([e.text for e in [*whole.train, *whole.valid]])
@@ -123,11 +127,13 @@ class Finetuning(Job[FinetuneConfig]):
             for part in (text, valid, test):
                 part.features = partial(features, pool)
         batches = text.batches(cfg.train.batch_size, cfg.train.seed)
-        cfg, task = cfg.model_copy(update={"pool": pool}), Classify(len(data.labels), cfg.score or "accuracy")
+        classes = data.target.task == "classify"
+        score = cfg.score or ("accuracy" if classes else data.target.leading([e.label for e in data.train]))
+        cfg, task = cfg.model_copy(update={"pool": pool}), Classify(data.target, score)
         fitted_head = FittedHead(text, valid, pool, cfg.train.device) if cfg.objective == "contrastive" else None
         if fitted_head:
             model.head.requires_grad_(False)  # gradients train the base alone
-            task = Contrast(task.classes, task.score, fitted_head)
+            task = Contrast(task.target, task.score, fitted_head)
             batches = PairBatches(text, cfg.train.batch_size, cfg.train.seed)
         return cls(
             cfg, data, source, tokenizer, text, valid, test, model, task, batches, probes, unlabelled, fitted_head
@@ -161,7 +167,10 @@ class Finetuning(Job[FinetuneConfig]):
             yield "Note: a label has no training rows, so the head starts from random weights, not from a linear probe."
         if len(self.probes) > 1 and self.probes[0].accuracy is not None:
             scores = ", ".join(f"{probe.pool} {probe.accuracy:.3f}" for probe in self.probes)
-            yield f"Pooling: {self.cfg.pool} (accuracy of a linear probe on held-out rows: {scores})."
+            of_task = {"classify": "accuracy", "regression": "minus squared error"}.get(
+                data.target.task, "log-likelihood"
+            )
+            yield f"Pooling: {self.cfg.pool} ({of_task} of a linear probe on held-out rows: {scores})."
         cut = ", ".join(f"{n} of {facts['rows'][name]} {name}" for name, n in self.truncated.items() if n)
         if cut:
             yield f"Note: texts longer than the base's context were cut: {cut} rows."
@@ -191,7 +200,7 @@ class Finetuning(Job[FinetuneConfig]):
                 rows, owner, _ = rows_of(texts, self.tokenizer, self.model.base, cfg.long, cfg.whole_prompt)
                 vectors = vectors_of(self.model, rows, owner, len(texts), self.tokenizer.pad, device)
             logits = self.model.eval().head.logits(vectors)
-        counts = torch.bincount(torch.tensor(self.text.targets), minlength=len(self.data.labels))
+        counts = torch.bincount(torch.from_numpy(self.text.targets), minlength=len(self.data.labels))
         shares = counts / counts.sum()
         with torch.no_grad():
             head.linear.bias.add_(matching_bias(logits, shares.to(logits.device)))
@@ -203,27 +212,33 @@ class Finetuning(Job[FinetuneConfig]):
     def scores(self, run: Run, progress: Progress) -> FinetuneAnswer:
         hygiene, tested = self._facts["hygiene"], bool(self.data.test) and self.cfg.predictions != "none"
         overlap = hygiene["overlapping_rows"]["test"] if hygiene else []
-        return {
+        task = self.data.target.task
+        found: FinetuneAnswer = {
             "valid": progress.best,
             "test": self._tested(run, overlap) if tested else None,
             "commonest": self.data.majority_scores(),
             "overlapping_test_rows": len(overlap) if hygiene else None,
         }
+        return found if task == "classify" else {**found, "task": task}
 
-    def _tested(self, run: Run, overlap: Collection[int]) -> TestScores:
+    def _tested(self, run: Run, overlap: Collection[int]) -> dict[str, Any]:
         """Predict the test rows; scores with and without those that overlap with training rows."""
-        labels, text = self.data.labels, self.test
-        scores = text.probabilities(self.model, self.cfg.train.device)
-        predicted = most_probable(scores)
-        with_texts = self.cfg.predictions == "texts"
-        run.write_lines("predictions.jsonl", prediction_records(self.data.test, labels, scores, with_texts))
+        target, truth, with_texts = self.decided, self.test.targets, self.cfg.predictions == "texts"
+        outputs = self.test.outputs(self.model, self.cfg.train.device)
+        run.write_lines("predictions.jsonl", prediction_records(self.data.test, target, outputs, with_texts))
         if self.cfg.predictions == "validation" and self.data.valid:
-            held_out = self.valid.probabilities(self.model, self.cfg.train.device)
-            run.write_lines("valid_predictions.jsonl", prediction_records(self.data.valid, labels, held_out, False))
-        clean = sorted(set(range(len(predicted))) - set(overlap))
-        targets, guesses = [text.targets[i] for i in clean], [predicted[i] for i in clean]
-        rest = class_scores(targets, guesses, len(labels)) if overlap and clean else None
-        return {**class_scores(text.targets, predicted, len(labels)), "without_overlap": rest}
+            held_out = self.valid.outputs(self.model, self.cfg.train.device)
+            run.write_lines("valid_predictions.jsonl", prediction_records(self.data.valid, target, held_out, False))
+        answers, clean = target.answers(outputs), np.setdiff1d(np.arange(len(truth)), list(overlap))
+        rest = target.scores(truth[clean], answers[clean]) if overlap and len(clean) else None
+        return {**target.scores(truth, answers), "without_overlap": rest}
+
+    @cached_property
+    def decided(self) -> Target:
+        """The target with its thresholds, fitted to the validation rows. Asked for after training."""
+        if not self.data.valid:
+            return self.data.target
+        return self.data.target.fitted(self.valid.targets, self.valid.outputs(self.model, self.cfg.train.device))
 
     def card(self, result: Mapping[str, Any]) -> str:
         return classifier_card(self.cfg, self.data, result)
@@ -231,6 +246,10 @@ class Finetuning(Job[FinetuneConfig]):
     def save(self, folder: Path, card: str) -> None:
         pool = self.cfg.pool or usual_pool(self.cfg.model)
         head = _head_spec(self.cfg, self.data, pool, self.tokenizer, self.cfg.model)
+        if isinstance(self.decided, Labels):
+            head = replace(head, thresholds=self.decided.thresholds)
+        if isinstance(self.decided, Numbers) and isinstance(self.model.head, NumberHead):
+            self.model.head.rescale(self.decided.mean, self.decided.spread)
         write_model(folder, Saved(self.model, self.tokenizer, self.cfg.model, head), card)
 
     @classmethod
@@ -307,8 +326,23 @@ def _head_spec(cfg: FinetuneConfig, data: Labelled, pool: Pool, tokenizer: Token
     prompt = cfg.whole_prompt
     tail = prompt_tokens(prompt, tokenizer, shape.causal).tail if prompt else 0
     calibrated = cfg.calibrate and not data.valid
-    biased = bool(prompt) and (calibrated or cfg.scope == "head")  # a calibration and a probe need one
-    return HeadSpec("classify", tuple(data.labels), pool, cfg.head_dropout, cfg.long, prompt, tail, biased)
+    task = data.target.task
+    biased = task != "classify" or (
+        bool(prompt) and (calibrated or cfg.scope == "head")
+    )  # of a calibration and a probe
+    return HeadSpec("classify", data.target.names, pool, cfg.head_dropout, cfg.long, prompt, tail, biased, task)
+
+
+def _refuse_for_task(cfg: FinetuneConfig, task: Task) -> None:
+    """Settings that are for one class per row alone."""
+    given = {"--prompt": cfg.prompt, "--objective contrastive": cfg.objective == "contrastive", "--class-weights": cfg.class_weights}  # fmt: skip
+    if task != "classify" and any(given.values()):
+        flag = next(flag for flag, there in given.items() if there)
+        raise ConfigError(f"{flag} is for rows with one class each; the task here is {task}. Leave it out.")
+    if cfg.score and cfg.score not in TARGETS[task].titles:
+        raise ConfigError(
+            f"score = '{cfg.score}': the scores of the task {task} are {', '.join(TARGETS[task].titles)}."
+        )
 
 
 def _sample(texts: Sequence[str]) -> list[str]:
@@ -339,10 +373,10 @@ def _probes(
     """Linear probes that the head may start from, one for each pooling; of a prompt, the words where the base is tuned."""
     if cfg.prompt:
         fitted = rows_to_fit(len(text.texts))
-        classes = {text.targets[i] for i in fitted}
+        classes = set(text.targets[fitted].tolist())
         if not cfg.fit_head or cfg.scope != "head" or len(classes) < max(2, head.linear.out_features):
             return ()
-        train = features("last", [text.texts[i] for i in fitted]), [text.targets[i] for i in fitted]
+        train = features("last", [text.texts[i] for i in fitted]), text.targets[fitted]
         return (prompted_probe(head, train, (features("last", valid.texts), valid.targets)),)
     if not cfg.fit_head and len(pools) == 1:
         return ()

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headstart.data import Task
 from headstart.models.base import Base, States
 from headstart.models.block import activation
 from headstart.models.loss import chunked_cross_entropy
@@ -98,7 +99,7 @@ class LanguageHead(Head):
 
 
 class ClassHead(Head):
-    """A score for each class, from one vector a text. A `transform` of the language head is part of the pooling."""
+    """A score for each class, from the embedding of a text. A `transform` of the language head is part of the pooling."""
 
     weights: Tensor
 
@@ -128,6 +129,65 @@ class ClassHead(Head):
     def loss(self, hidden: Tensor, target: Tensor) -> tuple[Tensor, float]:
         logits = self.logits(hidden)
         return F.cross_entropy(logits, target, self.weights, reduction="sum"), float(self.weights[target].sum())
+
+    def outputs(self, hidden: Tensor) -> Tensor:
+        """What is shown of a text, (B, C): the probabilities of the classes."""
+        return self.logits(hidden).softmax(-1)
+
+
+class LabelsHead(ClassHead):
+    """A score for each of several labels, of which a text may have any number."""
+
+    def loss(self, hidden: Tensor, target: Tensor) -> tuple[Tensor, float]:
+        each = F.binary_cross_entropy_with_logits(self.logits(hidden), target, reduction="none")  # (B, L)
+        return each.mean(1).sum(), float(len(target))
+
+    def outputs(self, hidden: Tensor) -> Tensor:
+        return self.logits(hidden).sigmoid()
+
+
+class NumberHead(ClassHead):
+    """A number."""
+
+    def loss(self, hidden: Tensor, target: Tensor) -> tuple[Tensor, float]:
+        return F.mse_loss(self.logits(hidden)[:, 0], target, reduction="sum"), float(len(target))
+
+    def outputs(self, hidden: Tensor) -> Tensor:
+        return self.logits(hidden)
+
+    def rescale(self, mean: float, spread: float) -> None:
+        """From standardized numbers to those of the user."""
+        with torch.no_grad():
+            self.linear.weight.mul_(spread)
+            self.linear.bias.mul_(spread).add_(mean)
+
+
+class OrderedHead(ClassHead):
+    """Cumulative logits: one score of a text, and ascending cuts between the classes. Its logits are log-probabilities."""
+
+    def __init__(self, width: int, classes: int, pool: Pooling, dropout: float = 0.0) -> None:
+        super().__init__(width, 1, pool, dropout, bias=False)
+        self.weights = torch.ones(classes)
+        self.first = nn.Parameter(torch.tensor(-0.5 * (classes - 2)))
+        self.gaps = nn.Parameter(torch.zeros(classes - 2))  # logarithms
+
+    @property
+    def cuts(self) -> Tensor:
+        return torch.cat([self.first[None], self.first + self.gaps.exp().cumsum(0)])  # (C - 1,)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        score, cuts = super().logits(hidden), self.cuts  # (B, 1)
+        below, above = F.logsigmoid(cuts - score), F.logsigmoid(score - cuts)  # (B, C - 1)
+        middle = below[:, 1:] + above[:, :-1] + torch.log1p(-torch.exp(cuts[:-1] - cuts[1:]))
+        return torch.cat([below[:, :1], middle, above[:, -1:]], 1)
+
+
+HEADS: dict[Task, type[ClassHead]] = {
+    "classify": ClassHead,
+    "multilabel": LabelsHead,
+    "regression": NumberHead,
+    "ordinal": OrderedHead,
+}
 
 
 def freeze_transform(head: Head) -> None:

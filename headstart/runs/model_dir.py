@@ -24,9 +24,19 @@ from safetensors.torch import save
 from torch import Tensor
 
 from headstart.config import Long
+from headstart.data import Task
 from headstart.errors import ConfigError, ModelError
 from headstart.models.base import Base
-from headstart.models.heads import POOLS, ClassHead, LanguageHead, Model, Pooling, head_transform, last_real
+from headstart.models.heads import (
+    HEADS,
+    POOLS,
+    LanguageHead,
+    Model,
+    OrderedHead,
+    Pooling,
+    head_transform,
+    last_real,
+)
 from headstart.models.huggingface import KINDS, HuggingFaceBase
 from headstart.models.layout import counterpart, from_disk, to_disk
 from headstart.models.transformer import Transformer
@@ -39,6 +49,8 @@ from headstart.runs.weight_file import read_weights
 from headstart.schema import parse
 from headstart.shapes import HuggingFaceConfig, ModelConfig, Pool, TransformerConfig
 from headstart.strict_json import to_json
+from headstart.targets.target import Target
+from headstart.targets.tasks import TARGETS, target_of_model
 from headstart.text.prompted import prompt_tokens
 from headstart.text.tokenizer import Tokenizer
 
@@ -57,10 +69,17 @@ class HeadSpec:
     prompt: Prompt | None = None  # that every text is put into
     tail: int = 0  # tokens of the prompt that follow the position which is read
     biased: bool = False  # the class head has a bias, also where that of transformers has none
+    task: Task = "classify"
+    thresholds: tuple[float, ...] = ()  # of several labels
 
     @property
     def pooling(self) -> Pooling:
         return partial(last_real, tail=self.tail) if self.prompt else POOLS[self.pool]
+
+    @property
+    def target(self) -> Target:
+        """What the outputs of the head are."""
+        return target_of_model(self.task, self.labels, self.thresholds)
 
 
 @dataclass(frozen=True)
@@ -87,7 +106,10 @@ def build_model(cfg: ModelConfig, spec: HeadSpec) -> Model:
         return Model(base, LanguageHead(cfg, base.embedding))
     bias = spec.biased or not isinstance(cfg, HuggingFaceConfig) or KINDS[cfg.model_type].class_bias
     transform = head_transform(cfg) if spec.prompt and cfg.head_transform else None
-    return Model(base, ClassHead(cfg.width, len(spec.labels), spec.pooling, spec.dropout, bias, transform))
+    if spec.task == "ordinal":
+        return Model(base, OrderedHead(cfg.width, len(spec.labels), spec.pooling, spec.dropout))
+    kind = HEADS[spec.task]
+    return Model(base, kind(cfg.width, len(spec.labels), spec.pooling, spec.dropout, bias, transform))
 
 
 def write_model(folder: Path, saved: Saved, card: str) -> None:
@@ -150,7 +172,18 @@ def _head_of(described: Mapping[str, Any], tokenizer: Tokenizer, causal: bool, s
         prompt=prompt,
         tail=prompt_tokens(prompt, tokenizer, causal).tail if prompt else 0,
         biased=described.get("biased") is True,
+        task=_task_of(described),
+        thresholds=tuple(map(float, described.get("thresholds", ()))),
     )
+
+
+def _task_of(described: Mapping[str, Any]) -> Task:
+    task: Task = described.get("task", "classify")
+    if task not in TARGETS or len(described.get("thresholds", ())) not in (0, len(described["labels"])):
+        raise ValueError("its task is damaged")
+    if task == "ordinal" and len(described["labels"]) < 2:
+        raise ValueError("its labels are damaged")
+    return task
 
 
 def read_description(folder: Path) -> dict[str, Any]:
@@ -213,7 +246,10 @@ def describe_model(saved: Saved) -> dict[str, Any]:
         "labels": list(spec.labels),
         "pool": spec.pool,
         "long": spec.long,
-        **({"prompt": spec.prompt.model_dump(), "biased": spec.biased} if spec.prompt else {}),
+        **({"prompt": spec.prompt.model_dump()} if spec.prompt else {}),
+        **({"biased": spec.biased} if spec.prompt or spec.task != "classify" else {}),
+        **({"task": spec.task} if spec.task != "classify" else {}),
+        **({"thresholds": list(spec.thresholds)} if spec.thresholds else {}),
     }
     shared: dict[str, Any] = {
         "vocab_size": cfg.vocab,

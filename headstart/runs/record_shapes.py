@@ -5,9 +5,11 @@ What else stands there is passed over.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from headstart.data import Task
 
 Count = Annotated[int, Field(ge=0, le=2**53)]  # more than that is no count
 Pair = Annotated[list[float], Field(min_length=2, max_length=2)]
@@ -81,6 +83,14 @@ class _ClassScores(Shape):
     interval: Pair
     macro_f1: float
     rows: int
+
+
+class _TaskScores(Shape):
+    """Of a task other than classify, under their usual names"""
+
+    rows: int
+    loss: float | None = None
+    without_overlap: dict[str, Any] | None = None
 
 
 class _ValidScores(_ClassScores):
@@ -171,11 +181,18 @@ class _Commonest(Shape):
 
 
 class Finetuned(_Result):
-    valid: _ValidScores | None
-    test: _TestScores | None
+    task: Task = "classify"
+    valid: _ValidScores | _TaskScores | None
+    test: _TestScores | _TaskScores | None
     commonest: _Commonest
     overlapping_test_rows: int | None
     trained_parameters: int
+
+    @model_validator(mode="after")
+    def scores_are_of_the_task(self) -> Self:
+        if self.task == "classify" and any(isinstance(scores, _TaskScores) for scores in (self.valid, self.test)):
+            raise ValueError("scores without an accuracy")
+        return self
 
 
 class _Overlapping(Shape):
@@ -253,14 +270,14 @@ class Evaluation(Logged):
 
 
 class ClassEvaluation(Evaluation):
-    accuracy: float
+    accuracy: float | None = None
 
 
 class Prediction(Shape):
     """A line of predictions.jsonl of a classifier"""
 
-    prediction: str
-    probabilities: dict[str, float]
+    prediction: str | list[str] | float
+    probabilities: dict[str, float] | None = None  # of numbers there are none
 
 
 class _Base(Shape):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,13 +14,14 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from headstart.bases.regression import Regression, Standard, clearly_better, fit_regression
+from headstart.errors import ConfigError
 from headstart.hub.packs import get_pack
 from headstart.prompts import prompts_for
 from headstart.runs.disk import write_file
 from headstart.strict_json import to_json
 from headstart.study.lexicon import lexicon_probabilities, polarities
-from headstart.study.plan import PROMPTED_ARMS, StudyConfig
-from headstart.tasks.metrics import class_scores
+from headstart.study.plan import ONE_CLASS, PROMPTED_ARMS, StudyConfig
+from headstart.targets.target import Encoded, Outputs, Target, prediction_records
 from headstart.text.split import Labelled, draw, split_labelled
 from headstart.text.word_vectors import known_vectors, vector_files
 
@@ -34,29 +34,35 @@ _WORD = re.compile(r"n't|\w+?(?=n't)|\w+|[^\w\s]")  # "don't" is do and n't, as 
 @dataclass(frozen=True)
 class Baseline:
     name: str
-    probabilities: list[dict[str, float]]  # of the test rows
+    target: Target  # what decides
+    outputs: Outputs  # of the test rows
     seconds: float
     c: float | None = None
     parameters: int = 0
     chosen: Mapping[str, Any] = field(default_factory=dict)  # what else was chosen or fitted, for result.json
 
     @property
-    def predictions(self) -> list[str]:
-        return [max(row, key=row.__getitem__) for row in self.probabilities]
+    def answers(self) -> Encoded:
+        return self.target.answers(self.outputs)
+
+    @property
+    def probabilities(self) -> list[dict[str, float]]:
+        """Of the test rows, by name."""
+        return [self.target.probabilities(row) for row in self.outputs.tolist()]
 
 
 def majority(data: Labelled) -> Baseline:
-    counts = Counter(e.label for e in data.train)
-    shares = {label: counts[label] / len(data.train) for label in data.labels}
-    return Baseline("majority", [shares] * len(data.test), 0.0)
+    """The share of each class, and so always the majority class; of labels likewise; the mean of numbers."""
+    outputs = data.target.constant(data.target.encode([e.label for e in data.train]))
+    return Baseline("majority", data.target, np.tile(outputs, (len(data.test), 1)), 0.0)
 
 
 def tfidf(data: Labelled) -> Baseline:
     """Logistic regression on words and pairs of words."""
     began = time.perf_counter()
     found, rows = fit_tfidf(data)
-    probabilities = by_label(found.model, rows["test"], data.labels)
-    return Baseline("tfidf", probabilities, time.perf_counter() - began, found.c, int(found.model.coef_.size))
+    target, outputs = decided(data, found, rows)
+    return Baseline("tfidf", target, outputs, time.perf_counter() - began, found.c, int(found.model.coef_.size))
 
 
 def static(data: Labelled, vectors: str) -> Baseline:
@@ -80,7 +86,7 @@ def static(data: Labelled, vectors: str) -> Baseline:
     assert best is not None
     found, rows, rare = best
     seconds, size = time.perf_counter() - began, int(found.model.coef_.size)
-    return Baseline("static", by_label(found.model, rows["test"], data.labels), seconds, found.c, size, {"sif": rare})
+    return Baseline("static", *decided(data, found, rows), seconds, found.c, size, {"sif": rare})
 
 
 def _means(
@@ -99,8 +105,9 @@ def _means(
 def lexicon(data: Labelled, words: Mapping[str, str]) -> Baseline:
     """What VADER's score of each test text says; nothing is learned."""
     began = time.perf_counter()
-    probabilities = lexicon_probabilities([e.text for e in data.test], polarities(data.labels, words))
-    return Baseline("lexicon", probabilities, time.perf_counter() - began)
+    found = lexicon_probabilities([e.text for e in data.test], polarities(data.labels, words))
+    outputs = np.array([[row[label] for label in data.labels] for row in found])
+    return Baseline("lexicon", data.target, outputs, time.perf_counter() - began)
 
 
 def tfidf_rows(data: Labelled) -> dict[str, Any]:
@@ -127,18 +134,30 @@ def fit_parts(
 
     It is given numbers for classes: scikit-learn does not find the weight of a class whose name is a numeral.
     """
-    train, valid = ([data.labels.index(e.label) for e in part] for part in (data.train, data.valid))
-    return fit_regression((rows["train"], train), (rows["valid"], valid) if valid else None, cs, usual, importance)
+    train, valid = (data.target.encode([e.label for e in part]) for part in (data.train, data.valid))
+    held_out = (rows["valid"], valid) if len(valid) else None
+    return fit_regression(
+        (rows["train"], train), held_out, cs, usual, importance, task=data.target.task, classes=len(data.labels)
+    )
 
 
-def by_label(model: Any, rows: Any, labels: Sequence[str]) -> list[dict[str, float]]:
-    """The probability of each label for each row."""
-    names = [labels[number] for number in model.classes_]
-    return [dict(zip(names, row, strict=True)) for row in model.predict_proba(rows).tolist()]
+def decided(data: Labelled, found: Regression, rows: Mapping[str, Any]) -> tuple[Target, Outputs]:
+    """What a regression predicts for the test rows, and the target that decides, with thresholds from validation rows."""
+    target = data.target
+    if data.valid:
+        known = target.encode([e.label for e in data.valid])
+        target = target.fitted(known, found.outputs(rows["valid"], target))
+    return target, found.outputs(rows["test"], target)
 
 
 def refuse_impossible(cfg: StudyConfig, data: Labelled) -> None:
     """An error before anything is trained, where an arm has no use for the labels or cannot find its files."""
+    task = data.target.task
+    for arm in cfg.arms if task != "classify" else ():
+        if arm in ONE_CLASS:
+            raise ConfigError(
+                f"The arm {arm} is for rows with one class each; the task here is {task}. Leave it out of --arms."
+            )
     if any(arm in ("zero-shot", *PROMPTED_ARMS) for arm in cfg.arms):
         prompts_for(data.labels, True, cfg.prompts, cfg.label_words)
     if "lexicon" in cfg.arms:
@@ -153,7 +172,7 @@ def write_baseline(cfg: StudyConfig, kind: str, labels: int, seed: int, path: Pa
     whole = split_labelled(cfg.data)
     data = draw(whole, labels, seed, cfg.data.balanced) if labels else whole
     match kind:
-        case "majority":
+        case "majority" | "constant":
             made = majority(data)
         case "tfidf":
             made = tfidf(data)
@@ -168,13 +187,9 @@ def write_baseline(cfg: StudyConfig, kind: str, labels: int, seed: int, path: Pa
 
 def write_cell(data: Labelled, made: Baseline, path: Path) -> None:
     """predictions.jsonl and result.json of an arm that is no run."""
-    records = [
-        {"row": i, "label": example.label, "prediction": predicted, "probabilities": row}
-        for i, (example, predicted, row) in enumerate(zip(data.test, made.predictions, made.probabilities, strict=True))
-    ]
+    records = prediction_records(data.test, made.target, made.outputs, texts=False)
     write_file(path / "predictions.jsonl", "".join(to_json(record) + "\n" for record in records).encode())
-    truth = [data.labels.index(e.label) for e in data.test]
-    scores = class_scores(truth, [data.labels.index(said) for said in made.predictions], len(data.labels))
+    scores = made.target.scores(made.target.encode([e.label for e in data.test]), made.answers)
     result = {
         **made.chosen,
         "test": scores,

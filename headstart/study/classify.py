@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from headstart.config import ClassScore, FinetuneConfig, PretrainConfig
+from headstart.config import FinetuneConfig, PretrainConfig
 from headstart.errors import ConfigError, DataError, ModelError, UserError
 from headstart.prompts import prompts_for
 from headstart.runs.disk import write_file
@@ -80,7 +80,7 @@ def run_study(
         _write(out, state)  # what there is of an interrupted study can be shown
         arms = arms_of(cfg, bases)
         # A study that began before scores were kept chose by accuracy, and goes on so.
-        score: ClassScore = "macro_f1" if state.get("score") == "macro_f1" else "accuracy"
+        score = state.get("score", "accuracy")
         plan = partial(_planned, cfg, out, every, score)
         tried = trials(cfg, arms, every)
         first, final = [plan(cell) for cell in tried], [plan(cell) for cell in cells(cfg, arms, {})]
@@ -98,8 +98,15 @@ def run_study(
 
 
 def with_usual_arms(cfg: StudyConfig, watch: Watch) -> StudyConfig:
-    """`cfg` with the arms of a prompt too, where arms are not given and every base is an external causal language model."""
-    if "arms" in cfg.model_fields_set or not cfg.bases or not all(_asks_well(base) for base in cfg.bases):
+    """`cfg` with the arms of a prompt too, where arms are not given and every base is an external causal language model.
+
+    A task other than classify has no majority class, but a constant answer, and no prompt.
+    """
+    if "arms" in cfg.model_fields_set:
+        return cfg
+    if split_labelled(cfg.data).target.task != "classify":
+        return cfg.model_copy(update={"arms": tuple("constant" if a == "majority" else a for a in cfg.arms)})
+    if not cfg.bases or not all(_asks_well(base) for base in cfg.bases):
         return cfg
     try:
         prompts_for(split_labelled(cfg.data).labels, True, cfg.prompts, cfg.label_words)
@@ -118,7 +125,7 @@ def _asks_well(base: str) -> bool:
     return not is_ours(folder) and read_shape(folder)[0].causal
 
 
-def _planned(cfg: StudyConfig, out: Path, every: int, score: ClassScore, cell: Cell) -> Planned:
+def _planned(cfg: StudyConfig, out: Path, every: int, score: str, cell: Cell) -> Planned:
     """A cell as work; its weight are its steps, where the base takes part in them. `every`: all rows to learn from."""
     if cell.arm.base is None:
         labels = cell.labels or 0
@@ -135,7 +142,7 @@ def _planned(cfg: StudyConfig, out: Path, every: int, score: ClassScore, cell: C
     return Planned(cell.name, job, keep_weights=first, weight=10.0 if job.scope == "head" else steps)
 
 
-def _chosen(out: Path, wanted: Sequence[Cell], score: ClassScore) -> dict[tuple[str, int], float]:
+def _chosen(out: Path, wanted: Sequence[Cell], score: str) -> dict[tuple[str, int], float]:
     """The learning rate with the best score on the validation rows, for each arm and number of labels."""
     found: dict[tuple[str, int], list[tuple[float, float, float]]] = {}
     for cell in wanted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-from headstart.study.plan import JOINED, PARTNERS
+from headstart.study.plan import CONSTANT, JOINED, PARTNERS
 from headstart.study.taken import Taken
 
 
@@ -17,7 +17,7 @@ def compared(here: Sequence[Taken]) -> list[tuple[Taken, Taken]]:
     scratch = [t for t in here if t.arm.kind == "scratch"]
     learned = [t for t in here if t.arm.base and t.arm.kind != "scratch"]
     linear = [t for t in here if t.arm.kind == "tfidf"]
-    plain = [t for t in here if not t.arm.base and t.arm.kind not in ("majority", "tfidf")]
+    plain = [t for t in here if not t.arm.base and t.arm.kind not in (*CONSTANT, "tfidf")]
     alone = not scratch and not linear
     pairs = [(t, s) for t in learned if t.arm.kind not in JOINED for s in scratch if _same_shape(t, s)]
     pairs += [(t, b) for t in [*learned, *scratch, *plain] for b in linear]

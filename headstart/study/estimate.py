@@ -16,6 +16,7 @@ from headstart.jobs.finetune import FEW
 from headstart.prompts import CALIBRATED_ON
 from headstart.shapes import PRESETS
 from headstart.study.plan import (
+    CONSTANT,
     PROMPTED_ARMS,
     BaseRun,
     Cell,
@@ -71,7 +72,7 @@ class Costs:
         if cell.arm.base is None or cell.arm.kind == "stack":
             return (
                 0.1
-                if cell.arm.kind in ("majority", "lexicon")
+                if cell.arm.kind in (*CONSTANT, "lexicon")
                 else STATIC * linear
                 if cell.arm.kind == "static"
                 else linear

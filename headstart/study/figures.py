@@ -18,6 +18,7 @@ MARKERS = ("o", "^", "s", "D", "v", "P", "X")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)))
 BASELINES: dict[str, Any] = {
     "majority": (0, (1, 1.8)),
+    "constant": (0, (1, 1.8)),
     "tfidf": (0, (5, 2)),
     "static": (0, (5, 2, 1, 2)),
     "lexicon": (0, (2, 1)),
@@ -143,13 +144,14 @@ def epochs(results: Results) -> Picture:
             axis.fill_between(x, low, high, **_band(style, len(results.curves)))
         x, mean, _, _ = _over_seeds(curves, curves.train_loss, 1)
         right.plot(x, mean, color=style.color, linewidth=0.9, alpha=0.65)
-    left.set(xlabel="epoch", ylabel="%", title="validation accuracy")
-    right.set(xlabel="epoch", ylabel="nats", title="loss (thin: training)")
+    score = "accuracy" if results.task == "classify" else results.score_name
+    left.set(xlabel="epoch", ylabel="%", title=f"validation {score}")
+    right.set(xlabel="epoch", ylabel="nats" if results.task != "regression" else "", title="loss (thin: training)")
     for axis in (left, right):
         axis.grid(axis="y", color=INK, alpha=0.12, linewidth=0.6)
         axis.xaxis.get_major_locator().set_params(integer=True)
     _legend(figure, left)
-    return Picture("epochs", f"Validation accuracy and loss by epoch of {', '.join(results.curves)}.", figure)
+    return Picture("epochs", f"Validation {score} and loss by epoch of {', '.join(results.curves)}.", figure)
 
 
 @style()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,9 @@ from headstart.runs.run import Run
 from headstart.schema import parse, read_toml
 from headstart.shapes import PRESETS
 from headstart.study.compared import compared
+from headstart.study.mistakes import disagreements, mistakes
 from headstart.study.overlap import overlapping
-from headstart.study.plan import NEEDS_NO_LABELS, BaseRun, StudyConfig, arms_of, leading_score
+from headstart.study.plan import CONSTANT, NEEDS_NO_LABELS, BaseRun, StudyConfig, arms_of, leading_score
 from headstart.study.results import (
     ArmResult,
     Calibration,
@@ -33,13 +33,12 @@ from headstart.study.results import (
     Curves,
     Data,
     Difference,
-    Disagreement,
     Failure,
     Hygiene,
     Interval,
     LabelsNeeded,
-    Mistake,
     Needed,
+    Number,
     Pretraining,
     Receipt,
     Repeat,
@@ -53,19 +52,15 @@ from headstart.study.statistics import (
     Estimate,
     Scores,
     difference,
-    heaviest_row,
     holm,
     labels_needed,
     mean_interval,
     needed_to_tell,
-    pseudo_values,
 )
 from headstart.study.taken import CellResult, StudyFile, Taken, go_on, missing_cells, result_of, take, unfinished
 from headstart.study.verdict import verdict
-from headstart.tasks.metrics import brier, calibration_error, confusion, macro_f1
+from headstart.targets.class_scores import brier, calibration_error, confusion
 from headstart.text.split import Labelled, split_labelled
-
-MISTAKES, DISAGREEMENTS = 10, 20  # shown
 
 
 def gather(out: Path) -> Results:
@@ -90,7 +85,7 @@ class _Study:
     def __init__(self, out: Path, cfg: StudyConfig, state: StudyFile, data: Labelled) -> None:
         self.out, self.cfg, self.state, self.data = out, cfg, state, data
         self.every = len(data.train) + len(data.valid)
-        self.target = np.array([data.labels.index(e.label) for e in data.test])
+        self.target, self.truth = data.target, data.target.encode([e.label for e in data.test])
         self.bases = state.get("bases", {})  # none while the study is pretraining them
         self.arms = arms_of(cfg, [BaseRun(name, Path(b["path"]), b["shape"]) for name, b in self.bases.items()])
         self.missing = missing_cells(out, cfg, self.arms, state)
@@ -100,7 +95,7 @@ class _Study:
         if not self.taken:
             raise ModelError(f"{out}: no cell of this study is finished. {go_on(out)}", "RUN_UNFINISHED")
         self.score = leading_score(data)
-        self.heaviest = self._heaviest(np.arange(len(self.target)))
+        self.heaviest = self.target.heaviest(self.score, self.truth)
         self.last = cfg.labels[-1]
 
     def results(self) -> Results:
@@ -113,6 +108,7 @@ class _Study:
         name, facts = Path(self.cfg.data.train).name, self.state["data"]
         return Results(
             title=f"Does pretraining help on {name}?",
+            task=self.target.task,
             verdict="",
             notices=self._notices(),
             score=self.score,
@@ -128,8 +124,8 @@ class _Study:
             differences=self._differences(),
             labels_needed=self._labels_needed(),
             curves={t.arm.name: self._curves(t) for t in last if t.arm.fine_tuned},
-            mistakes={t.arm.name: self._mistakes(t) for t in last if t.arm.kind != "majority"},
-            disagreements=self._disagreements([t for t in last if t.arm.kind != "majority"]),
+            mistakes={t.arm.name: mistakes(data, self.truth, t) for t in last if t.arm.kind not in CONSTANT},
+            disagreements=disagreements(data, self.truth, [t for t in last if t.arm.kind not in CONSTANT]),
             receipts=[_receipt(t) for t in last if t.arm.fine_tuned],
             pretraining=[p for base, b in self.bases.items() if (p := _pretraining(base, Path(b["path"])))],
             failures=[Failure(**failure) for failure in self.state.get("failures", [])],
@@ -149,25 +145,46 @@ class _Study:
 
     def scores(self, taken: Taken, rows: NDArray[np.int64] | None = None) -> Scores:
         """(S, N) of the leading score."""
-        target, said = (self.target, taken.said) if rows is None else (self.target[rows], taken.said[:, rows])
-        if self.score == "accuracy":
-            return (said == target).astype(float)
-        return pseudo_values(macro_f1, target.tolist(), said.tolist(), len(self.data.labels))
+        truth, said = (self.truth, taken.said) if rows is None else (self.truth[rows], taken.said[:, rows])
+        values = [self.target.row_values(self.score, truth, answers) for answers in said]
+        return np.array(values, dtype=np.float64)
 
-    def _heaviest(self, rows: NDArray[np.int64]) -> float:
-        return heaviest_row(self.target[rows].tolist()) if self.score == "macro_f1" else 1.0
+    def _summary(self, score: str, t: Taken) -> Summary:
+        """Of any score; without an interval where its rows have no values of their own."""
+        values = [self.target.row_values(score, self.truth, answers) for answers in t.said]
+        if any(v is None for v in values):
+            by_seed = [self.target.scores(self.truth, answers)[score] for answers in t.said]
+            return Summary(
+                mean=float(np.mean(by_seed)), sd=float(np.std(by_seed, ddof=1)) if len(by_seed) > 1 else None
+            )
+        scores = np.array(values, dtype=np.float64)
+        return _summary(mean_interval(scores, heaviest=self.target.heaviest(score, self.truth)), scores)
+
+    def _calibration(self, t: Taken) -> Calibration:
+        if self.target.task != "classify":
+            return Calibration()
+        truth = self.truth.tolist()
+        shared = [(calibration_error(p, truth), brier(p, truth)) for p in t.outputs]
+        ece, brier_score = np.mean(shared, axis=0).tolist()
+        return Calibration(ece=ece, brier=brier_score)
+
+    def _confusion(self, t: Taken) -> list[list[Number]]:
+        """Summed over seeds."""
+        if self.truth.dtype != np.int64:
+            return []
+        truth, classes = self.truth.tolist(), len(self.data.labels)
+        return np.sum([confusion(truth, s, classes) for s in t.said.tolist()], axis=0).tolist()
 
     def _row(self, t: Taken, overlap: Sequence[int]) -> ArmResult:
-        scores, labels = self.scores(t), len(self.data.labels)
+        scores = self.scores(t)
         found = mean_interval(scores, heaviest=self.heaviest)
-        right = (t.said == self.target).astype(float)
-        f1 = pseudo_values(macro_f1, self.target.tolist(), t.said.tolist(), labels)
-        clean = np.setdiff1d(np.arange(len(self.target)), overlap)
+        measures = {score: self._summary(score, t) for score in self.target.titles}
+        clean = np.setdiff1d(np.arange(len(self.truth)), overlap)
         without = (
-            mean_interval(self.scores(t, clean), heaviest=self._heaviest(clean)) if overlap and len(clean) else None
+            mean_interval(self.scores(t, clean), heaviest=self.target.heaviest(self.score, self.truth[clean]))
+            if overlap and len(clean)
+            else None
         )
-        shared = [(calibration_error(p, self.target.tolist()), brier(p, self.target.tolist())) for p in t.probabilities]
-        ece, brier_score = np.mean(shared, axis=0).tolist()
         return ArmResult(
             name=t.arm.name,
             kind=t.arm.kind,
@@ -177,13 +194,14 @@ class _Study:
             over=found.over,
             seeds=len(t.seeds),
             scores=scores.mean(1).tolist(),
-            accuracy=_summary(mean_interval(right), right),
-            macro_f1=_summary(mean_interval(f1, heaviest=heaviest_row(self.target.tolist())), f1),
-            calibration=Calibration(ece=ece, brier=brier_score),
+            accuracy=measures.get("accuracy"),
+            macro_f1=measures.get("macro_f1"),
+            measures={score: measure for score, measure in measures.items() if score not in ("accuracy", "macro_f1")},
+            calibration=self._calibration(t),
             overlapping_test_rows=len(overlap),
             clean=Score(mean=without.value, interval=_interval(without)) if without else None,
             rate=t.rate,
-            confusion=np.sum([confusion(self.target.tolist(), s, labels) for s in t.said.tolist()], axis=0).tolist(),
+            confusion=self._confusion(t),
             cost=self._arm_cost(t),
         )
 
@@ -229,7 +247,7 @@ class _Study:
         for reference in (t for t in self._at(self.last) if t.arm.kind in ("scratch", "tfidf", *NEEDS_NO_LABELS)):
             for arm in self.arms:
                 curve = [t for t in self.taken if t.arm == arm]
-                if arm == reference.arm or arm.kind in ("majority", "scratch", *NEEDS_NO_LABELS) or len(curve) < 2:
+                if arm == reference.arm or arm.kind in (*CONSTANT, "scratch", *NEEDS_NO_LABELS) or len(curve) < 2:
                     continue
                 other_shape = arm.base and reference.arm.base and arm.base.shape != reference.arm.base.shape
                 if other_shape and reference.arm.kind == "scratch":
@@ -253,60 +271,22 @@ class _Study:
 
     def _curves(self, t: Taken) -> Curves:
         """Losses and accuracy at every evaluation on the validation rows, one list per seed."""
-        found: dict[str, list[list[float]]] = {"train_loss": [], "valid_loss": [], "valid_accuracy": []}
+        found: dict[str, list[list[float | None]]] = {"train_loss": [], "valid_loss": [], "valid_accuracy": []}
         steps: list[int] = []
         for path in t.paths:
             records = list(Run(path).read_lines("log.jsonl"))
             looks = [r for r in records if r.get("split") == "valid"]
             steps = [r["step"] for r in looks]
             found["valid_loss"].append([r["loss"] for r in looks])
-            found["valid_accuracy"].append([r["accuracy"] for r in looks])
+            score = "accuracy" if self.target.task == "classify" else self.score
+            found["valid_accuracy"].append([r.get(score) for r in looks])
             trained = [(r["step"], r["loss"]) for r in records if r.get("split") == "train"]
             if t.arm.kind != "contrastive":  # a loss of another unit
-                found["train_loss"].append(_between(trained, steps))
+                found["train_loss"].append([*_between(trained, steps)])
         per_epoch = max(1, steps[1] - steps[0]) if len(steps) > 1 else 1
         return Curves.model_validate(
             {"labels": self._count(t), "step": steps, "epoch": [s / per_epoch for s in steps], **found}
         )
-
-    def _mistakes(self, t: Taken) -> list[Mistake]:
-        """The wrong answers that were given with most confidence: candidates for wrong labels."""
-        mean = t.probabilities.mean(0)  # (N, C)
-        said = mean.argmax(1)
-        wrong = np.flatnonzero(said != self.target)
-        order = wrong[np.argsort(-mean[wrong, said[wrong]], kind="stable")][:MISTAKES]
-        return [
-            Mistake(
-                row=int(i),
-                text=self.data.test[i].text,
-                label=self.data.test[i].label,
-                prediction=self.data.labels[said[i]],
-                probability=float(mean[i, said[i]]),
-                seeds=int((t.said[:, i] == said[i]).sum()),
-            )
-            for i in order
-        ]
-
-    def _disagreements(self, here: Sequence[Taken]) -> list[Disagreement]:
-        """The test rows on which arms differ most."""
-        if len(here) < 2:
-            return []
-        right = np.array([(t.said == self.target).mean(0) for t in here])  # (arms, N)
-        apart = right.max(0) - right.min(0)
-        order = np.lexsort((np.arange(len(apart)), -right.std(0), -apart))[:DISAGREEMENTS]
-        return [
-            Disagreement(
-                row=int(i),
-                text=self.data.test[i].text,
-                label=self.data.test[i].label,
-                said={
-                    t.arm.name: {self.data.labels[c]: n for c, n in Counter(t.said[:, i].tolist()).most_common()}
-                    for t in here
-                },
-            )
-            for i in order
-            if apart[i] > 0
-        ]
 
     def _arm_cost(self, t: Taken) -> Cost:
         tries = [r for c in self._trials(t) if (r := result_of(c)) is not None]
@@ -338,7 +318,7 @@ class _Study:
         if self.cfg.seeds < FEWEST_SEEDS and self.cfg.trained:
             few = counted(self.cfg.seeds, "seed", "is", "are")
             found.append(f"{few} too few for an interval over seeds: intervals are over the test rows only.")
-        if self.score == "macro_f1":
+        if self.score == "macro_f1" and self.target.task == "classify":
             found.append("The classes are of very different sizes, so macro-F1 leads and not accuracy.")
         return found
 

@@ -27,7 +27,7 @@ from scipy.special import logsumexp
 
 from headstart.bases.regression import Regression, Standard, clearly_better
 from headstart.errors import ModelError
-from headstart.study.baselines import Baseline, by_label, fit_parts, fit_tfidf, tfidf_rows, write_cell
+from headstart.study.baselines import Baseline, decided, fit_parts, fit_tfidf, tfidf_rows, write_cell
 from headstart.study.plan import RATES, Cell, StudyConfig, finetuning
 from headstart.study.taken import read_predictions
 from headstart.text.read import Example
@@ -68,7 +68,7 @@ def hybrid(cfg: StudyConfig, cell: Cell, data: Labelled, features: Path) -> Base
     share, found, rows = fit_hybrid(data, states, importance)
     seconds, size = time.perf_counter() - began, int(found.model.coef_.size)
     chosen = {"share": share, "pool": job.cfg.pool}
-    return Baseline("hybrid", by_label(found.model, rows["test"], data.labels), seconds, found.c, size, chosen)
+    return Baseline("hybrid", *decided(data, found, rows), seconds, found.c, size, chosen)
 
 
 def fit_hybrid(
@@ -98,23 +98,19 @@ def stack(cell: Cell, data: Labelled, cells: Path) -> Baseline:
     path = cells / replace(cell, arm=replace(cell.arm, kind="full")).name
     if not (path / "result.json").exists():
         raise ModelError(f"stack takes the scores of {path.name}, which is not finished.", "RUN_UNFINISHED")
-    names = {label: i for i, label in enumerate(data.labels)}
     found, rows = fit_tfidf(data)
 
     def scores(part: str, examples: Sequence[Example], file: str) -> Scores:
-        tuned = read_predictions(path, names, len(examples), file)
-        both = [[r["probabilities"] for r in tuned], by_label(found.model, rows[part], data.labels)]
-        table = np.array([[[row[label] for label in names] for row in model] for model in both])
-        return np.log(np.maximum(table, SMALLEST))
+        _, tuned = read_predictions(path, data.target, len(examples), file)
+        return np.log(np.maximum(np.array([tuned, found.outputs(rows[part], data.target)]), SMALLEST))
 
     exponents = np.full(2, 0.5)
     if data.valid:
-        target = np.array([names[e.label] for e in data.valid])
+        target = data.target.encode([e.label for e in data.valid])
         exponents = fit_pool(scores("valid", data.valid, VALID_PREDICTIONS), target)
     pooled = np.exp(log_linear(scores("test", data.test, "predictions.jsonl"), exponents))
-    probabilities = [dict(zip(data.labels, row, strict=True)) for row in pooled.tolist()]
     fitted = {"exponents": dict(zip(("full", "tfidf"), exponents.tolist(), strict=True))}
-    return Baseline("stack", probabilities, time.perf_counter() - began, None, 2 if data.valid else 0, fitted)
+    return Baseline("stack", data.target, pooled, time.perf_counter() - began, None, 2 if data.valid else 0, fitted)
 
 
 def log_linear(scores: Scores, exponents: NDArray[np.float64]) -> NDArray[np.float64]:

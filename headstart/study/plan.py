@@ -8,7 +8,6 @@ contrastive has another loss too, and reads two texts where the others read one.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,18 +15,19 @@ from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from headstart.config import PROMPTED_STEPS, ClassScore, FinetuneConfig, Objective, PretrainConfig
+from headstart.config import PROMPTED_STEPS, FinetuneConfig, Objective, PretrainConfig
 from headstart.data import LabelledConfig
 from headstart.errors import ConfigError
 from headstart.prompts import AUTO, must_be_template
 from headstart.schema import Frozen, merge, parse
-from headstart.tasks.metrics import is_imbalanced
 from headstart.text.split import SELECTED_FROM, Labelled
 
-BASELINES = ("majority", "tfidf", "static", "lexicon")  # arms without a transformer, in baselines.py
+CONSTANT = ("majority", "constant")  # the same answer for every row
+BASELINES = (*CONSTANT, "tfidf", "static", "lexicon")  # arms without a transformer, in baselines.py
 JOINED = ("hybrid", "stack")  # a base and TF-IDF, in joined.py: not fine-tuned themselves
 NEEDS_NO_LABELS = ("lexicon", "zero-shot")  # one cell for all label counts
 PROMPTED_ARMS = ("prompt", "prompt:frozen", "prompt:lora")
+ONE_CLASS = ("lexicon", "contrastive", "stack", "zero-shot", *PROMPTED_ARMS)  # arms for rows with one class each
 TUNED = ("scratch", "frozen", "contrastive", "last:K", "lora", "full")
 ARMS = (*BASELINES, *TUNED, *JOINED, "zero-shot", *PROMPTED_ARMS)
 ARM = "|".join(ARMS).replace("last:K", r"last:[1-9]\d*")
@@ -263,7 +263,7 @@ def cells(cfg: StudyConfig, arms: list[Arm], rates: Mapping[tuple[str, int], flo
     return found
 
 
-def finetuning(cfg: StudyConfig, cell: Cell, features: Path, score: ClassScore) -> FinetuneConfig:
+def finetuning(cfg: StudyConfig, cell: Cell, features: Path, score: str) -> FinetuneConfig:
     """The settings of the run behind a cell; `score` keeps its best weights."""
     arm = cell.arm
     assert arm.base is not None, "a baseline is not fine-tuned"
@@ -291,7 +291,6 @@ def finetuning(cfg: StudyConfig, cell: Cell, features: Path, score: ClassScore) 
     return cfg.finetuning(settings)
 
 
-def leading_score(data: Labelled) -> ClassScore:
+def leading_score(data: Labelled) -> str:
     """The score that a study is told in, chooses learning rates by, and keeps weights by."""
-    counts = Counter(e.label for e in data.train)
-    return "macro_f1" if is_imbalanced(list(counts.values())) else "accuracy"
+    return data.target.leading([e.label for e in data.train])

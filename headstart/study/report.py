@@ -144,7 +144,7 @@ def environment() -> Environment:
     )  # fmt: skip
     made.filters |= {
         "percent": percent, "points": points, "count": count, "about": about, "duration": duration,
-        "probability": probability, "folded": folded, "voices": voices, "labels_of": labels_of,
+        "probability": probability, "number": number, "folded": folded, "voices": voices, "labels_of": labels_of,
     }  # fmt: skip
     return made
 
@@ -189,6 +189,15 @@ def duration(seconds: float | None) -> str:
 
 def probability(p: float | None) -> str:
     return NOTHING if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def number(value: float | None) -> str:
+    """A score that is no share of 1, in its own unit.
+
+    >>> number(0.51234), number(None)
+    ('0.512', '–')
+    """
+    return NOTHING if value is None else f"{value:.3f}".replace("-", "−")
 
 
 def folded(text: str) -> tuple[str, str]:

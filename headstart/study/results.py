@@ -6,23 +6,24 @@ Scores, differences and their intervals are fractions of 1. What is null or left
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from headstart.config import ClassScore
+from headstart.data import Task
 from headstart.errors import DataError, ModelError
 from headstart.runs.disk import write_file
 from headstart.runs.record_shapes import Shape
 from headstart.runs.records import read_json
 from headstart.strict_json import to_json
+from headstart.targets.tasks import TARGETS
 from headstart.text.visible import all_shown
 
 Interval = tuple[float, float]
 Number = int | float  # a count, or the mean of counts
-SCORE_NAMES: dict[ClassScore, str] = {"accuracy": "accuracy", "macro_f1": "macro-F1"}
 
 
 class Part(BaseModel):
@@ -116,12 +117,18 @@ class ArmResult(Summary):
     scores: list[float] = []  # of each seed
     accuracy: Summary | None = None
     macro_f1: Summary | None = None
+    measures: dict[str, Summary] = {}  # further scores, of tasks that have others
     calibration: Calibration = Calibration()
     overlapping_test_rows: int | None = None  # with training rows
     clean: Score | None = None  # without those
     rate: float | None = None  # learning rate (of a logistic regression: C), where it was chosen
     confusion: list[list[Number]] = []  # summed over seeds; rows true, columns predicted
     cost: Cost = Cost()
+
+    def measure(self, score: str) -> Summary | None:
+        """Any of its scores."""
+        own = {"accuracy": self.accuracy, "macro_f1": self.macro_f1}
+        return self.measures.get(score) or own.get(score)
 
 
 class Needed(Part):
@@ -172,7 +179,7 @@ class Curves(Part):
     epoch: list[float] = []
     train_loss: list[list[float | None]] = []
     valid_loss: list[list[float | None]] = []
-    valid_accuracy: list[list[float | None]] = []
+    valid_accuracy: list[list[float | None]] = []  # of tasks other than classify: the leading score
 
 
 class Mistake(Part):
@@ -304,7 +311,8 @@ class Results(Found):
 
     title: str
     notices: list[str] = []
-    score: ClassScore = "accuracy"  # the leading one
+    task: Task = "classify"
+    score: str = "accuracy"  # the leading one
     data: Data = Data()
     labels: list[int] = []  # label counts that were asked for
     seeds: int = 1
@@ -344,7 +352,12 @@ class Results(Found):
 
     @property
     def score_name(self) -> str:
-        return SCORE_NAMES[self.score]
+        return self.titles.get(self.score, self.score)
+
+    @property
+    def titles(self) -> Mapping[str, str]:
+        """Of all scores of the task, by key."""
+        return TARGETS[self.task].titles
 
     @property
     def leading_differences(self) -> list[Difference]:

@@ -1,7 +1,7 @@
 """The statistics of an honest comparison, from the scores of test rows alone. No torch.
 
 Shapes: S seeds, N test rows, C classes. Scores are (S, N): 1 where the prediction of a seed is right, or the
-`pseudo_values` of another score. An arm without chance in it has S = 1.
+`row_values` of another score (targets/). An arm without chance in it has S = 1.
 
 Seeds and rows are crossed: every seed is tested on the same rows, so
 
@@ -16,14 +16,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import stdtr, stdtrit
-
-from headstart.tasks.metrics import confusion
 
 Scores = NDArray[np.float64]  # (S, N)
 Over = Literal["seeds and rows", "rows only"]
@@ -98,7 +96,7 @@ def mean_interval(scores: Scores, level: float = 0.95, heaviest: float = 1.0) ->
     """The mean over seeds and rows.
 
     Two rows right and two wrong are added (Agresti and Coull, 1998), without which a perfect score would look certain.
-    `heaviest` is what one row may count, see `heaviest_row`.
+    `heaviest` is what one row may count: see `heaviest_row` in targets/classes.py; 0, where scores have no bounds: none is added.
 
     >>> sure = mean_interval(np.ones((1, 20)))
     >>> sure.value, round(sure.low, 2), sure.high
@@ -146,45 +144,10 @@ def _estimate(scores: Scores, level: float, heaviest: float, added: dict[float, 
         over=over,
         centre=float(mean + pull * (np.average(values, weights=weights) - mean)),
         seed_part=float(rows / s * ms_seeds / total**2),
-        row_part=float((rows / s * max(0.0, ms_rows - ms_rest) + extra) / total**2),
+        row_part=float((rows / s * max(0.0, ms_rows - ms_rest) + extra) / total**2) or 1e-18,
         rest=ms_rest,
-        bounds=(min(added), max(added)),
+        bounds=(min(added), max(added)) if heaviest else (-math.inf, math.inf),
     )
-
-
-def pseudo_values(
-    score: Callable[[NDArray[Any]], Any], target: Sequence[int], said: Sequence[Sequence[int]], classes: int
-) -> Scores:
-    """(S, N): what each test row does to a smooth score of the confusion table; the mean of a seed is its score.
-
-    It is the infinitesimal jackknife: the score plus N times its slope in the cell of the row. Slopes are taken by a
-    complex step (Squire and Trapp, 1998), which is exact to the last digit.
-
-    >>> pseudo_values(lambda table: np.trace(table) / table.sum(), [0, 1, 1], [[0, 0, 1]], 2).round(9).tolist()
-    [[1.0, 0.0, 1.0]]
-    """
-    truth, values = np.asarray(target), []
-    for answers in np.asarray(said):
-        table = np.array(confusion(target, answers, classes), dtype=complex)
-        slopes = np.zeros((classes, classes))
-        for cell in zip(*np.nonzero(table), strict=True):
-            step = table.copy()
-            step[cell] += 1e-30j
-            slopes[cell] = score(step).imag / 1e-30
-        values.append(score(table).real + len(truth) * slopes[truth, answers])
-    return np.array(values)
-
-
-def heaviest_row(target: Sequence[int]) -> float:
-    """How much a row of the rarest class weighs in macro-F1; 1, as in accuracy, when the classes are of one size.
-
-    A row of class i that is taken for class j moves a perfect macro-F1 by (1 / n_i + 1 / n_j) / 2C.
-
-    >>> heaviest_row([0, 0, 1, 1]), round(heaviest_row([0] * 90 + [1] * 10), 2)
-    (1.0, 2.78)
-    """
-    counts = np.sort(np.unique(np.asarray(target), return_counts=True)[1])
-    return len(target) / (2 * len(counts)) * float((1 / counts[:2]).sum()) if len(counts) > 1 else 1.0
 
 
 def holm(family: Sequence[Estimate], level: float = 0.95) -> list[Estimate]:

@@ -11,11 +11,11 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.config import ClassScore
 from headstart.errors import ModelError
 from headstart.quantities import counted
 from headstart.runs.run import Run
 from headstart.study.plan import Arm, StudyConfig, cells
+from headstart.targets.target import Encoded, Outputs, Target
 from headstart.text.split import Labelled
 
 
@@ -30,7 +30,7 @@ class StudyFile(TypedDict, total=False):
     """study.json; what comes after the environment is missing while the study has not come that far."""
 
     data: dict[str, Any]  # files, sizes, label counts and hygiene of the rows
-    score: ClassScore  # chooses learning rates and weights; missing: accuracy, in a study made before it was kept
+    score: str  # chooses learning rates and weights; missing: accuracy, in a study made before it was kept
     environment: dict[str, Any]
     chosen: str  # why this base, where it was chosen on the training rows
     bases: dict[str, BaseFacts]
@@ -52,13 +52,13 @@ class CellResult(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Taken:
-    """What an arm said of the test rows at one label count. S seeds, N rows, C classes."""
+    """What an arm said of the test rows at one label count. S seeds, N rows, K outputs."""
 
     arm: Arm
     labels: int | None  # 0: all; None: the arm uses none
     seeds: list[int]
-    said: NDArray[np.int64]  # (S, N)
-    probabilities: NDArray[np.float64]  # (S, N, C)
+    said: Encoded  # (S, N), or (S, N, L) of several labels
+    outputs: NDArray[np.float64]  # (S, N, K)
     results: list[CellResult]  # of each seed
     paths: list[Path]
     rate: float | None
@@ -77,28 +77,27 @@ def take(
     done = {c.seed: out / "cells" / c.name for c in wanted if (out / "cells" / c.name / "result.json").exists()}
     if not done:
         return None
-    names = {label: i for i, label in enumerate(data.labels)}
-    records = [read_predictions(path, names, len(data.test)) for path in done.values()]
-    said = [[names[r["prediction"]] for r in rows] for rows in records]
-    probabilities = [[[r["probabilities"][label] for label in names] for r in rows] for rows in records]
+    read = [read_predictions(path, data.target, len(data.test)) for path in done.values()]
     results = [Run(path).read_json("result.json") for path in done.values()]
     rate = rates.get(f"{arm.name}~{labels or 'all'}") or results[0].get("rate")
-    return Taken(arm, labels, list(done), np.array(said), np.array(probabilities), results, list(done.values()), rate)
+    said, outputs = (np.array([cell[i] for cell in read]) for i in (0, 1))
+    return Taken(arm, labels, list(done), said, outputs, results, list(done.values()), rate)
 
 
-def read_predictions(
-    path: Path, labels: Mapping[str, int], rows: int, file: str = "predictions.jsonl"
-) -> list[dict[str, Any]]:
-    """What a cell predicted of each test row, or of each row of another part, by its `file`."""
+def read_predictions(path: Path, target: Target, rows: int, file: str = "predictions.jsonl") -> tuple[Encoded, Outputs]:
+    """What a cell predicted of each test row, or of each row of another part, by its `file`: answers and outputs."""
     records = list(Run(path).read_lines(file))
-    known = all(r["prediction"] in labels and not labels.keys() - r["probabilities"].keys() for r in records)
-    if len(records) != rows or not known:
+    try:
+        read = [target.read(record) for record in records]
+    except (KeyError, TypeError, ValueError):
+        read = []
+    if len(read) != rows:
         raise ModelError(
             f"{path / file} is damaged (not one prediction for each of {rows:,} rows). Remove {path} and run the "
             "study again: it makes only what is missing.",
             "RUN_DAMAGED",
         )
-    return records
+    return np.array([answer for answer, _ in read]), np.array([outputs for _, outputs in read])
 
 
 def result_of(path: Path) -> CellResult | None:

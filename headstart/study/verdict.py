@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headstart.quantities import counted, points, signed
-from headstart.study.plan import JOINED, NEEDS_NO_LABELS, PARTNERS
+from headstart.study.plan import CONSTANT, JOINED, NEEDS_NO_LABELS, PARTNERS
 from headstart.study.results import ArmResult, Difference, Needed, Results
 
 MOST_WORDS = 120
@@ -23,18 +23,21 @@ KINDS = (
     "lexicon",
     "tfidf",
     "majority",
+    "constant",
 )  # which arm of two is spoken of: the first here
 WORDS = {
     "tfidf": "TF-IDF with logistic regression",
     "static": "averaged word vectors with logistic regression",
     "lexicon": "a sentiment lexicon (VADER)",
     "majority": "always predicting the majority class",
+    "constant": "always predicting the same",
 }
 SHORT = {
     "tfidf": "TF-IDF",
     "static": "averaging word vectors",
     "lexicon": "a sentiment lexicon",
     "majority": "the majority class",
+    "constant": "a constant answer",
 }
 
 
@@ -263,10 +266,10 @@ class _Study:
         return self.kinds[name] in ("prompt", "zero-shot")
 
     def _floor(self) -> Iterator[tuple[int, str]]:
-        floors = [_mean(arm) for arm in self.arms.values() if arm.kind == "majority"]
-        lows = [arm.interval[0] for arm in self.arms.values() if arm.kind != "majority" and arm.interval]
-        if floors and lows and max(lows) <= floors[0]:
-            yield 1, f"No arm is clearly above {WORDS['majority']} ({floors[0]:.3f})"
+        floors = [(_mean(arm), arm.kind) for arm in self.arms.values() if arm.kind in CONSTANT]
+        lows = [arm.interval[0] for arm in self.arms.values() if arm.kind not in CONSTANT and arm.interval]
+        if floors and lows and max(lows) <= floors[0][0]:
+            yield 1, f"No arm is clearly above {WORDS[floors[0][1]]} ({floors[0][0]:.3f})"
 
     def _without_overlap(self, lead: Gap) -> Iterator[tuple[int, str]]:
         rows = self.results.data.overlapping_test_rows
@@ -277,6 +280,8 @@ class _Study:
 
     def _brackets(self, lead: Gap, fewer: bool) -> str:
         score = "Scores are macro-F1, since the classes are uneven; in" if self.results.score == "macro_f1" else "In"
+        if self.results.task != "classify":
+            score = f"Scores are {self.results.score_name}; in"
         over = "seeds and test rows"
         if lead.over == "rows only":
             over = f"the {self.results.data.rows['test']:,} test rows alone"

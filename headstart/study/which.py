@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,8 @@ from headstart.study.baselines import Baseline, lexicon, static, tfidf
 from headstart.study.joined import fit_hybrid
 from headstart.study.lexicon import polarities
 from headstart.study.plan import StudyConfig
-from headstart.study.statistics import Scores, difference, heaviest_row, holm, mean_interval, pseudo_values
-from headstart.tasks.metrics import macro_f1
+from headstart.study.statistics import Scores, difference, holm, mean_interval
+from headstart.targets.classes import Classes
 from headstart.text.split import Labelled, draw, split_labelled
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def training_rows(cfg: LabelledConfig) -> Labelled:
             raise DataError(f"{error} Without labels no route can be scored, zero-shot neither.", error.code) from None
         raise
     data = draw(whole, cfg.labels, cfg.draw, cfg.balanced) if cfg.labels else whole
-    return Labelled([*data.train, *data.valid], [], [], data.labels, data.reading)
+    return replace(data, train=[*data.train, *data.valid], valid=[], test=[])
 
 
 def rank(
@@ -229,7 +230,7 @@ def baseline_routes(labels: Sequence[str], words: Mapping[str, str]) -> list[Bas
 
 
 def _said(made: Baseline, fold: Fold) -> Said:
-    return np.array([fold.labels.index(label) for label in made.predictions])
+    return made.answers
 
 
 def _hybrid(features: BaseFeatures, fold: Fold) -> Said:
@@ -242,8 +243,8 @@ def _hybrid(features: BaseFeatures, fold: Fold) -> Said:
 
 def ranked(trials: Trials) -> Ranking:
     """Scores and differences with their intervals."""
-    rows, target = trials.rows, trials.rows.targets.tolist()
-    heaviest = heaviest_row(target) if trials.score == "macro_f1" else 1.0
+    rows = trials.rows
+    heaviest = Classes(tuple(rows.labels)).heaviest(trials.score, rows.targets)
     order = sorted(trials.tried, key=lambda t: (-round(trials.score_of(t), 9), t.weight_bytes))
     scores = [_scores(trials, tried) for tried in order]
     gaps = holm([difference(scores[0], other, heaviest=heaviest) for other in scores[1:]])
@@ -265,7 +266,7 @@ def ranked(trials: Trials) -> Ranking:
         )
     return Ranking(
         score=trials.score,
-        rows=len(target),
+        rows=len(rows.targets),
         available=trials.available,
         classes=len(rows.labels),
         folds=rows.folds,
@@ -279,7 +280,5 @@ def ranked(trials: Trials) -> Ranking:
 
 def _scores(trials: Trials, tried: Tried) -> Scores:
     """(R, N): what each row does to the score."""
-    target, classes = trials.rows.targets, len(trials.rows.labels)
-    if trials.score == "accuracy":
-        return (tried.said == target).astype(float)
-    return pseudo_values(macro_f1, target.tolist(), tried.said.tolist(), classes)
+    target = Classes(tuple(trials.rows.labels))
+    return np.array([target.row_values(trials.score, trials.rows.targets, said) for said in tried.said])

@@ -43,7 +43,6 @@ def write_zero_shot(
     device, long = finetune.get("train", {}).get("device", "cpu"), finetune.get("long", "truncate")
     score = partial(word_scores, saved.model.to(device), saved.tokenizer, long=long, device=device)
     logits = zero_shot_logits(score, prompts, texts, unlabelled)
-    rows = logits.double().softmax(1).tolist()
-    found = [dict(zip(data.labels, row, strict=True)) for row in rows]
+    outputs = logits.double().softmax(1).cpu().numpy()
     asked = {"prompts": [p.model_dump() for p in prompts], "calibrated_on": len(unlabelled)}
-    write_cell(data, Baseline("zero-shot", found, time.perf_counter() - began, chosen=asked), path)
+    write_cell(data, Baseline("zero-shot", data.target, outputs, time.perf_counter() - began, chosen=asked), path)

@@ -1,4 +1,4 @@
-"""One label for each text."""
+"""Predictions of a target from the embedding of each text: rows, batches, evaluation."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headstart.config import ClassScore, Long
+from headstart.config import Long
 from headstart.models.base import Base
-from headstart.models.heads import Model, Pooling
+from headstart.models.heads import ClassHead, Model, Pooling
 from headstart.prompts import Prompt
-from headstart.tasks.metrics import ClassScores, class_scores
+from headstart.targets.target import Target
 from headstart.text.batch import Batch, Batches, Numbers, Rng, RowBatches, blocks, by_length, in_order, pad
 from headstart.text.prompted import prompt_tokens, prompted_rows
 from headstart.text.read import Example
@@ -58,29 +58,30 @@ class WindowBatch:
 ClassBatch = Batch | PooledBatch | WindowBatch
 
 
-class ClassifyScores(ClassScores):
-    loss: float
-
-
 class Classify:
-    def __init__(self, classes: int, score: ClassScore = "accuracy") -> None:
-        self.classes, self.score = classes, score
+    """Any target that a head reads from the embedding of a text; `score` is what keeps the best weights."""
+
+    def __init__(self, target: Target, score: str) -> None:
+        self.target, self.score = target, score
 
     def loss(self, model: Model, batch: ClassBatch) -> tuple[Tensor, float]:
         return model.head.loss(head_input(model, batch), batch.target)
 
     @torch.no_grad()
-    def evaluate(self, model: Model, batches: Iterable[ClassBatch]) -> ClassifyScores:
+    def evaluate(self, model: Model, batches: Iterable[ClassBatch]) -> dict[str, Any]:
+        assert isinstance(model.head, ClassHead)
         loss = weight = 0.0
-        target: list[int] = []
-        predicted: list[int] = []
+        truth: list[NDArray[Any]] = []
+        outputs: list[NDArray[np.float64]] = []
         for batch in batches:
             hidden = head_input(model, batch)
             total, count = model.head.loss(hidden, batch.target)
             loss, weight = loss + float(total), weight + count
-            target += batch.target.tolist()
-            predicted += model.head.logits(hidden).argmax(-1).tolist()
-        return {"loss": loss / weight, **class_scores(target, predicted, self.classes)}
+            truth.append(batch.target.cpu().numpy())
+            outputs.append(model.head.outputs(hidden).double().cpu().numpy())
+        known, found = np.concatenate(truth), np.concatenate(outputs)
+        target = self.target.fitted(known, found)
+        return {"loss": loss / weight, **target.scores(known, target.answers(found))}
 
     def rank(self, scores: Mapping[str, Any]) -> tuple[float, ...]:
         return scores[self.score], -scores["loss"]  # on a few hundred rows scores tie often
@@ -114,7 +115,7 @@ class ClassifyText:
     def __init__(
         self,
         rows: Sequence[Example],
-        labels: Sequence[str],
+        target: Target,
         tokenizer: Tokenizer,
         base: Base,
         long: Long = "truncate",
@@ -124,7 +125,7 @@ class ClassifyText:
         self.rows, self.owner, self.cut = rows_of(self.texts, tokenizer, base, long, prompt)
         self.windowed = len(self.rows) > len(rows)
         self.lengths = np.bincount(self.owner, self.rows.lengths, len(rows)).astype(np.int64)  # tokens of each text
-        self.targets = [labels.index(e.label) for e in rows]
+        self.targets = target.encode([e.label for e in rows])
         self.features: Callable[[Sequence[str]], Tensor] | None = None
 
     def batches(self, batch_size: int, seed: int) -> Batches[ClassBatch]:
@@ -135,14 +136,14 @@ class ClassifyText:
         """Every row once."""
         return in_order(self.lengths, EVALUATED_AT_ONCE, self.collate)
 
-    def probabilities(self, model: Model, device: str) -> list[list[float]]:
-        """The class probabilities of each row, in the order of the rows."""
+    def outputs(self, model: Model, device: str) -> NDArray[np.float64]:
+        """What the model predicts for each row, (rows, K), in the order of the rows."""
         with torch.inference_mode():
             if self.features is not None:
                 vectors = self._read.to(device)
             else:
                 vectors = vectors_of(model, self.rows, self.owner, len(self.texts), self.pad, device)
-            return model.eval().head.logits(vectors).softmax(-1).tolist()
+            return outputs_of(model, vectors)
 
     @cached_property
     def _read(self) -> Tensor:
@@ -150,7 +151,7 @@ class ClassifyText:
         return self.features(self.texts)  # (rows, D)
 
     def collate(self, part: Numbers, rng: Rng) -> ClassBatch:
-        target = torch.tensor([self.targets[int(i)] for i in part])
+        target = torch.from_numpy(self.targets[part])
         if self.features is not None:
             return PooledBatch(self._read[torch.from_numpy(part)], target, int(self.lengths[part].sum()))
         if self.windowed:
@@ -214,42 +215,28 @@ def pooled_by(
     return found
 
 
+def outputs_of(model: Model, vectors: Tensor) -> NDArray[np.float64]:
+    """What the head makes of embeddings, (rows, K): probabilities, or numbers."""
+    head = model.eval().head
+    assert isinstance(head, ClassHead)
+    return head.outputs(vectors).double().cpu().numpy()
+
+
 @torch.inference_mode()
-def probabilities(
+def predicted(
     model: Model,
     texts: Sequence[str],
     tokenizer: Tokenizer,
     long: Long = "truncate",
     prompt: Prompt | None = None,
     device: str = "cpu",
-) -> list[list[float]]:
-    """The class probabilities of each text."""
+) -> NDArray[np.float64]:
+    """What the model predicts for each text, (texts, K)."""
     rows, owner, _ = rows_of(texts, tokenizer, model.base, long, prompt)
-    return model.head.logits(vectors_of(model, rows, owner, len(texts), tokenizer.pad, device)).softmax(-1).tolist()
-
-
-def most_probable(rows: Sequence[Sequence[float]]) -> list[int]:
-    """The class with the largest probability in each row."""
-    return [max(range(len(row)), key=row.__getitem__) for row in rows]
+    return outputs_of(model, vectors_of(model, rows, owner, len(texts), tokenizer.pad, device))
 
 
 def class_weights(rows: Sequence[Example], labels: Sequence[str]) -> Tensor:
     """Weights under which every class counts alike, however many rows it has."""
     counts = Counter(e.label for e in rows)
     return torch.tensor([len(rows) / (len(labels) * counts[label]) for label in labels])
-
-
-def prediction_records(
-    rows: Sequence[Example], labels: Sequence[str], scores: Sequence[Sequence[float]], texts: bool
-) -> list[dict[str, Any]]:
-    """The lines of predictions.jsonl, with or without the text of each row."""
-    return [
-        {
-            "row": i,
-            **({"text": example.text} if texts else {}),
-            "label": example.label,
-            "prediction": labels[best],
-            "probabilities": dict(zip(labels, row, strict=True)),
-        }
-        for i, (example, best, row) in enumerate(zip(rows, most_probable(scores), scores, strict=True))
-    ]

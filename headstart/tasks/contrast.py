@@ -7,15 +7,16 @@ Two texts of one class make a positive pair, two of different classes a negative
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headstart.config import ClassScore
 from headstart.models.heads import Model
-from headstart.tasks.classify import ClassBatch, Classify, ClassifyScores, ClassifyText, head_input
+from headstart.targets.target import Target
+from headstart.tasks.classify import ClassBatch, Classify, ClassifyText, head_input
 from headstart.text.batch import Numbers, Rng, RowBatches
 
 
@@ -26,8 +27,8 @@ class Contrast(Classify):
     embeddings of the training rows. Each evaluation starts with that, so its scores are those of a classifier.
     """
 
-    def __init__(self, classes: int, score: ClassScore, fit_head: Callable[[Model], object]) -> None:
-        super().__init__(classes, score)
+    def __init__(self, target: Target, score: str, fit_head: Callable[[Model], object]) -> None:
+        super().__init__(target, score)
         self.fit_head = fit_head
 
     def loss(self, model: Model, batch: ClassBatch) -> tuple[Tensor, float]:
@@ -37,7 +38,7 @@ class Contrast(Classify):
         return F.mse_loss(similarity, (one == other).to(similarity.dtype), reduction="sum"), float(len(similarity))
 
     @torch.no_grad()
-    def evaluate(self, model: Model, batches: Iterable[ClassBatch]) -> ClassifyScores:
+    def evaluate(self, model: Model, batches: Iterable[ClassBatch]) -> dict[str, Any]:
         self.fit_head(model)
         return super().evaluate(model, batches)
 

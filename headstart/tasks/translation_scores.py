@@ -15,7 +15,8 @@ import numpy as np
 from rapidfuzz.distance import Levenshtein
 from scipy.stats import t as student
 
-from headstart.tasks.metrics import Estimate, accuracy_interval
+from headstart.targets.class_scores import accuracy_interval
+from headstart.tasks.metrics import Estimate
 
 BOOTSTRAPS = 1000  # resamples of BLEU and chrF, which are no means over rows
 WORST = 10  # examples shown

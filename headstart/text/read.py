@@ -31,7 +31,8 @@ TEXT_COLUMNS = (
 )  # fmt: skip
 LABEL_COLUMNS = (
     "label", "class", "category", "target", "sentiment", "intent", "topic", "emotion", "polarity", "genre", "tag",
-    "rating", "stars", "score", "y",
+    "rating", "stars", "score", "y", "labels", "tags", "categories", "topics", "genres", "emotions", "review_score",
+    "star_rating", "grade",
 )  # fmt: skip
 
 # A sentence ends at . ! ? or an ellipsis, with any closing quotes or brackets, before white space.
@@ -92,7 +93,13 @@ def read_labelled(
     examples = _tidied(path, examples, reading, known)
     if keep_blank and not all(is_blank(example.text) or is_blank(example.label) for example in examples):
         return examples
-    if blank := [n for n, example in enumerate(examples, start=1) if is_blank(example.label)]:
+    refuse_blank(path, examples)
+    return examples
+
+
+def refuse_blank(path: str | Path, examples: Sequence[Example], labels: bool = True) -> None:
+    """Rows without a text, or without a label where each row needs one; and a table without rows."""
+    if blank := [n for n, example in enumerate(examples, start=1) if labels and is_blank(example.label)]:
         raise DataError(
             f"{path}, row {first_few(blank)}: the label is blank. Every row needs one; --skip-blank leaves such rows out.",
             "DATA_LABEL",
@@ -104,7 +111,14 @@ def read_labelled(
         )
     if not examples:
         raise DataError(f"{path}: no rows below the header.", "DATA_EMPTY")
-    return examples
+
+
+def label_column_of(path: str | Path, given: str | None, reading: Reading = PLAIN) -> str | None:
+    """The name of the label column of a table."""
+    table = next(iter(_arrow_files(Path(path))), Path(path))
+    if given is not None or os.path.isdir(table) or not is_table(table):
+        return given
+    return next(iter(find_column(header_of(table, reading), (None, LABEL_COLUMNS, "--label-column"))), None)
 
 
 def read_lines(path: str | Path, column: str | None = None, reading: Reading = PLAIN) -> list[str]:

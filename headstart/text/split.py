@@ -9,16 +9,24 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypedDict, TypeVar
 
-from headstart.data import CorpusConfig, LabelledConfig
+import numpy as np
+
+from headstart.data import CorpusConfig, LabelledConfig, Task
 from headstart.errors import DataError, did_you_mean
-from headstart.text.classes import not_classes
+from headstart.targets.classes import Classes
+from headstart.targets.labels import Labels, labels_in
+from headstart.targets.numbers import Numbers, number_in
+from headstart.targets.ordered import Ordered, in_order
+from headstart.targets.target import Target
+from headstart.text.classes import found_task, not_classes
 from headstart.text.duplicates import normal
-from headstart.text.files import PLAIN, Reading
+from headstart.text.files import PLAIN, Reading, is_blank
 from headstart.text.hygiene import HygieneReport, check
-from headstart.text.read import Example, read_corpus, read_labelled
+from headstart.text.read import Example, label_column_of, read_corpus, read_labelled, refuse_blank
 
 T = TypeVar("T")
 SELECTED_FROM = 200  # labels; of fewer, none are set aside for validation, and nothing is selected on them
@@ -50,24 +58,40 @@ class Labelled:
     test: list[Example]
     labels: list[str]  # sorted; the index of a label is its class number
     reading: Reading = PLAIN  # what had to be changed in the files
+    kind: Target | None = None  # what is predicted; None: one class
 
-    @property
-    def commonest(self) -> str:
-        """The majority class of the training rows: always predicting it is the least that a model must beat."""
-        return Counter(e.label for e in self.train).most_common(1)[0][0]
+    @cached_property
+    def target(self) -> Target:
+        return self.kind or Classes(tuple(self.labels))
 
     def notes(self, facts: LabelledFacts) -> Iterator[str]:
         """What to report of the rows before training."""
-        counts = ", ".join(f"{label} {count}" for label, count in list(facts["labels"]["train"].items())[:10])
-        yield f"{len(self.train)} training, {len(self.valid)} validation, {len(self.test)} test rows; labels: {counts}."
+        counts = ", ".join(
+            f"{label or '(none)'} {count}" for label, count in list(facts["labels"]["train"].items())[:10]
+        )
+        if self.target.task != "classify":
+            yield f"Task: {self.target.task}{self.target.described}. --task names another."
+        labels = f"; labels: {counts}" if counts else ""
+        yield f"{len(self.train)} training, {len(self.valid)} validation, {len(self.test)} test rows{labels}."
         warnings = facts["hygiene"]["warnings"] if facts["hygiene"] else self.reading.notes()
         yield from (f"Note: {warning}" for warning in warnings)
 
     def majority_scores(self) -> dict[str, str | float]:
-        """The majority class, and the accuracy of always predicting it in each part that has rows."""
-        parts = {name: rows for name, rows in self.parts().items() if rows}
-        right = {name: sum(e.label == self.commonest for e in rows) / len(rows) for name, rows in parts.items()}
-        return {"label": self.commonest, **right}
+        """The best answer that is the same for all rows, and its score in each part that has rows: accuracy of classes."""
+        target, encoded = (
+            self.target,
+            {n: self.target.encode([e.label for e in rows]) for n, rows in self.parts().items()},
+        )
+        outputs = target.constant(encoded["train"])[None]
+        answer = target.answers(outputs)
+        score = "accuracy" if target.task == "classify" else target.leading([e.label for e in self.train])
+        scored = {
+            name: float(target.scores(truth, np.repeat(answer, len(truth), 0))[score])
+            for name, truth in encoded.items()
+            if len(truth)
+        }
+        written = target.written(answer[0])
+        return {"label": ", ".join(written) if isinstance(written, list) else str(written), **scored}
 
     def parts(self) -> dict[str, list[Example]]:
         return {"train": self.train, "valid": self.valid, "test": self.test}
@@ -80,7 +104,7 @@ class Labelled:
             hygiene["warnings"] = [*hygiene["warnings"], *self.reading.notes()]
         return {
             "rows": {name: len(rows) for name, rows in parts.items()},
-            "labels": {name: dict(sorted(Counter(e.label for e in rows).items())) for name, rows in parts.items()},
+            "labels": {name: self.target.counts([e.label for e in rows]) for name, rows in parts.items()},
             "reading": self.reading.facts(),
             "hygiene": hygiene,
             "split_sha256": digest(*(f"{name}\t{e.label}\t{e.text}" for name, rows in parts.items() for e in rows)),
@@ -116,28 +140,29 @@ def split_labelled(cfg: LabelledConfig) -> Labelled:
     reading = Reading(cfg)
 
     def read(path: str, known: Sequence[str] = ()) -> list[Example]:
-        return read_labelled(path, cfg.text_column, cfg.label_column, reading, known=known)
+        return read_labelled(path, cfg.text_column, cfg.label_column, reading, keep_blank=True, known=known)
 
     train = read(cfg.train)
-    if not cfg.any_labels and (why := not_classes(Counter(e.label for e in train))):
-        raise DataError(
-            f"{cfg.train}: {why} Or name the column of the classes with --label-column. --any-labels takes them for "
-            "classes all the same.",
-            "DATA_LABEL",
-        )
+    task, separator = _task_of(cfg, train, reading)
     known = sorted({e.label for e in train})
     valid = read(cfg.valid, known) if cfg.valid else []
     test = read(cfg.test, known) if cfg.test else []
+    for path, rows in ((cfg.train, train), (cfg.valid, valid), (cfg.test, test)):
+        if path:
+            refuse_blank(path, rows, labels=task != "multilabel")
+            must_be_readable(path, rows, task, separator)
     if not cfg.test and cfg.test_fraction:
-        train, test = _stratified(train, cfg.test_fraction, cfg.split_seed)
+        train, test = _stratified(train, cfg.test_fraction, cfg.split_seed, _target(task, train, separator))
     if not cfg.valid:
-        train, valid = _stratified(train, cfg.valid_fraction, cfg.split_seed + 1)
-    labels = sorted({e.label for e in train})
-    if len(labels) < 2:
+        train, valid = _stratified(train, cfg.valid_fraction, cfg.split_seed + 1, _target(task, train, separator))
+    made_here = [e for rows, given in ((valid, cfg.valid), (test, cfg.test)) if not given for e in rows]
+    target = _target(task, [*train, *made_here] if task in ("multilabel", "ordinal") else train, separator)
+    labels = list(target.names) if train else []
+    if len(labels) < (1 if task in ("multilabel", "regression") else 2):
         only = f"only the label '{labels[0]}'" if labels else "no rows"
         raise DataError(f"{cfg.train}: {only} to train on; a classifier needs two or more.", "DATA_ONE_CLASS")
     for name, given, rows in (("validation", cfg.valid, valid), ("test", cfg.test, test)):
-        strange = sorted({e.label for e in rows} - set(labels))
+        strange = target.strange([e.label for e in rows])
         shown = ", ".join(map(repr, strange[:MOST_SHOWN])) + (", ..." if len(strange) > MOST_SHOWN else "")
         if strange and not given:
             raise DataError(
@@ -153,7 +178,47 @@ def split_labelled(cfg: LabelledConfig) -> Labelled:
             )
     if not valid:
         raise DataError(f"{cfg.train}: too few rows to hold some out for validation.", "DATA_SMALL")
-    return Labelled(train, valid, test, labels, reading)
+    return Labelled(train, valid, test, labels, reading, target)
+
+
+def _task_of(cfg: LabelledConfig, rows: Sequence[Example], reading: Reading) -> tuple[Task, str]:
+    """The task that the settings name, or that the training labels show; and the separator of several labels."""
+    counts = Counter(e.label for e in rows if not is_blank(e.label))
+    found, separator = found_task(counts, label_column_of(cfg.train, cfg.label_column, reading))
+    if cfg.task == "auto" and not cfg.any_labels and found == "classify" and (why := not_classes(counts)):
+        raise DataError(
+            f"{cfg.train}: {why} Or name the column of the classes with --label-column. --any-labels takes them for "
+            "classes all the same.",
+            "DATA_LABEL",
+        )
+    task: Task = ("classify" if cfg.any_labels else found) if cfg.task == "auto" else cfg.task
+    return task, cfg.label_separator if cfg.label_separator is not None else separator
+
+
+def _target(task: Task, rows: Sequence[Example], separator: str) -> Target:
+    labels = [e.label for e in rows]
+    match task:
+        case "multilabel":
+            return Labels.of(labels, separator)
+        case "regression":
+            return Numbers.of(labels)
+        case "ordinal":
+            return Ordered(in_order(labels))
+        case "classify":
+            return Classes(tuple(sorted(set(labels))))
+
+
+def must_be_readable(path: str, rows: Sequence[Example], task: Task, separator: str) -> None:
+    """Refuse labels that the task cannot be made of, with the row where the first stands."""
+    for row, example in enumerate(rows, start=1):
+        label = example.label
+        if task in ("regression", "ordinal") and number_in(label) is None:
+            raise DataError(f"{path}, row {row}: the label '{label[:40]}' is no number, which --task {task} needs.", "DATA_LABEL")  # fmt: skip
+        if task == "multilabel":
+            try:
+                labels_in(label, separator)
+            except ValueError as error:
+                raise DataError(f"{path}, row {row}: the labels are {error}.", "DATA_LABEL") from None
 
 
 def draw(data: Labelled, labels: int, seed: int, balanced: bool = False) -> Labelled:
@@ -165,22 +230,22 @@ def draw(data: Labelled, labels: int, seed: int, balanced: bool = False) -> Labe
     pool = [*data.train, *data.valid]
     if labels > len(pool):
         raise DataError(f"{labels} labels were asked for; there are {len(pool)}.", "DATA_SMALL")
-    classes: dict[str, list[Example]] = defaultdict(list)
+    classes: dict[Hashable, list[Example]] = defaultdict(list)
+    strata = dict(zip(map(id, pool), data.target.strata([e.label for e in pool]), strict=True))
     for example in sorted(pool, key=lambda e: digest(str(seed), e.label, e.text)):
-        classes[example.label].append(example)
+        classes[strata[id(example)]].append(example)
     # Every class is spread evenly over (0, 1), so that any beginning of the whole has the shares of the whole.
     ranked = sorted(
-        (i if balanced else (i + 0.5) / len(rows), label, i, example)
-        for label, rows in classes.items()
-        for i, example in enumerate(rows)
-    )[:labels]
+        ((i if balanced else (i + 0.5) / len(rows), stratum, i, example) for stratum, rows in classes.items() for i, example in enumerate(rows)),
+        key=lambda ranked: ranked[:3],
+    )[:labels]  # fmt: skip
     held_out = labels >= SELECTED_FROM
     train = [example for _, _, i, example in ranked if not held_out or i % 5 != 4]
     valid = [example for _, _, i, example in ranked if held_out and i % 5 == 4]
     missing = sorted(set(data.labels) - {e.label for e in train})
-    if missing:
+    if missing and data.target.task == "classify":
         raise DataError(f"{labels} labels are too few: none of them is '{missing[0]}'. Use more.", "DATA_SMALL")
-    return Labelled(train, valid, data.test, data.labels, data.reading)
+    return replace(data, train=train, valid=valid)
 
 
 def hash_split(
@@ -204,8 +269,8 @@ def hash_split(
     return [x for i, x in enumerate(items) if i not in taken], [x for i, x in enumerate(items) if i in taken]
 
 
-def _stratified(rows: list[Example], fraction: float, seed: int) -> tuple[list[Example], list[Example]]:
-    return hash_split(rows, [e.text for e in rows], [e.label for e in rows], fraction, seed)
+def _stratified(rows: list[Example], fraction: float, seed: int, target: Target) -> tuple[list[Example], list[Example]]:
+    return hash_split(rows, [e.text for e in rows], target.strata([e.label for e in rows]), fraction, seed)
 
 
 def digest(*parts: str) -> str:

@@ -97,7 +97,10 @@ def _json(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[li
         missing = [name for name in names if name not in record]
         if missing:
             raise DataError(f"{where}: no '{missing[0]}' in this object ({', '.join(record)}).", "DATA_COLUMNS")
-        yield [_as_text(where, name, record[name], reading) for name in names]
+        yield [
+            _as_text(where, name, _as_list(record[name]) if flag == "--label-column" else record[name], reading)
+            for name, (_, _, flag) in zip(names, wanted, strict=True)
+        ]
 
 
 def _begins_with_rows(path: Path, reading: Reading) -> bool:
@@ -227,6 +230,13 @@ def first_few(numbers: Sequence[int]) -> str:
     """
     more = f" and {len(numbers) - 5} more" if len(numbers) > 5 else ""
     return ", ".join(map(str, numbers[:5])) + more
+
+
+def _as_list(value: Any) -> Any:
+    """A list of labels as JSON; anything else as it is."""
+    if isinstance(value, list) and all(isinstance(x, (str, int, float)) for x in value):
+        return json.dumps([str(x) for x in value], ensure_ascii=False)
+    return value
 
 
 def _as_text(where: str, name: str, value: Any, reading: Reading) -> str:

@@ -31,6 +31,7 @@ from headstart.runs.model_dir import Saved, complaints, describe_model, read_mod
 from headstart.runs.run import Run
 from headstart.shapes import HuggingFaceConfig
 from headstart.strict_json import to_json
+from headstart.targets.tasks import TARGETS
 from headstart.text.batch import pad
 from headstart.text.prompted import prompt_tokens
 from headstart.text.tokenizer import Tokenizer
@@ -104,10 +105,19 @@ def _theirs(saved: Saved, name: str) -> tuple[dict[str, Any], Tensors]:
             )
         refuse_windows(saved, name)
         tensors = _class_tensors(tensors, model_type, saved, name)
-        described["problem_type"] = "single_label_classification"
+        if spec.task == "ordinal":
+            raise ModelError(f"{name} has ordered classes with cuts between them, which no {classes}{head} has.")
+        described["problem_type"] = PROBLEM_TYPES[spec.task]
     else:
         head = "ForMaskedLM" if not causal else "LMHeadModel" if model_type == "gpt2" else "ForCausalLM"
     return {**described, "architectures": [f"{classes}{head}"]}, tensors
+
+
+PROBLEM_TYPES = {
+    "classify": "single_label_classification",
+    "multilabel": "multi_label_classification",
+    "regression": "regression",
+}
 
 
 def refuse_windows(saved: Saved, name: str) -> None:
@@ -258,6 +268,18 @@ def card(run: Run, saved: Saved, made: str) -> str:
 
 
 def _scores(result: Mapping[str, Any]) -> str:
+    if (task := result.get("task", "classify")) != "classify":
+        titles = TARGETS[task].titles
+        parts = [(name, result[name]) for name in ("valid", "test") if result.get(name)]
+        cells = "\n".join(
+            f"| {name}, {s['rows']} | " + " | ".join(f"{s.get(key, 0):.4f}" for key in titles) + " |"
+            for name, s in parts
+        )
+        return (
+            f"| rows | {' | '.join(titles.values())} |\n{'|---' * (len(titles) + 1)}|\n{cells}"
+            if parts
+            else "No rows were held out to score it on."
+        )
     lines = ["| rows | accuracy | 95 % interval | macro-F1 |\n|---|---|---|---|"]
     for name in ("valid", "test"):
         if scores := result.get(name):

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
+import numpy as np
+
 from headstart.errors import DataError
+from headstart.targets.target import Target, Written
 from headstart.text.read import Example
 
 
 class Prediction(TypedDict):
-    label: str
-    probabilities: dict[str, float]  # of every label, most probable first
+    label: Written  # or several, or a number
+    probabilities: dict[str, float]  # of every label, most probable first; none of numbers
 
 
 class LabelledText(Prediction):
@@ -20,9 +23,10 @@ class LabelledText(Prediction):
     also: NotRequired[dict[str, Prediction]]  # those of other runs, by name, which the command line adds
 
 
-def known_rows(examples: list[Example], labels: Sequence[str], data: str | Path) -> list[Example]:
+def known_rows(examples: list[Example], target: Target, data: str | Path) -> list[Example]:
     """The rows of `data`, all of them with a label that the model knows."""
-    strange = sorted({e.label for e in examples} - set(labels))
+    labels = target.names
+    strange = target.strange([e.label for e in examples])
     if strange:
         raise DataError(
             f"{data} has labels that this model does not know: {', '.join(map(repr, strange[:20]))}. It knows "
@@ -32,14 +36,16 @@ def known_rows(examples: list[Example], labels: Sequence[str], data: str | Path)
     return examples
 
 
-def labelled(labels: Sequence[str], texts: Sequence[str], rows: Sequence[Sequence[float]]) -> list[LabelledText]:
+def labelled(target: Target, texts: Sequence[str], rows: Sequence[Sequence[float]]) -> list[LabelledText]:
     """The label of each text and the probability of every label, most probable first.
 
-    >>> labelled(["bad", "good"], ["a fine film"], [[0.25, 0.75]])
+    >>> from headstart.targets.classes import Classes
+    >>> labelled(Classes(("bad", "good")), ["a fine film"], [[0.25, 0.75]])
     [{'text': 'a fine film', 'label': 'good', 'probabilities': {'good': 0.75, 'bad': 0.25}}]
     """
     records: list[LabelledText] = []
-    for text, row in zip(texts, rows, strict=True):
-        ranked = sorted(zip(labels, row, strict=True), key=lambda pair: -pair[1])
-        records.append({"text": text, "label": ranked[0][0], "probabilities": dict(ranked)})
+    for text, answer, row in zip(texts, target.answers(np.array(rows)) if len(rows) else [], rows, strict=True):
+        ranked = sorted(zip(target.names, row, strict=True), key=lambda pair: -pair[1])
+        probabilities = {} if target.task == "regression" else dict(ranked)
+        records.append({"text": text, "label": target.written(answer), "probabilities": probabilities})
     return records

@@ -16,7 +16,7 @@ from headstart.errors import DataError, ModelError
 from headstart.models.heads import Model, Pooling
 from headstart.runs.watch import Watch
 from headstart.show.layers import LayerProbes, LogitLens, Probe
-from headstart.tasks.metrics import accuracy_interval
+from headstart.targets.class_scores import accuracy_interval
 from headstart.text.batch import pad
 from headstart.text.tokenizer import Tokenizer, TokenRows
 

@@ -15,7 +15,7 @@ from headstart.images.captions import read_captions
 from headstart.images.read import refuse_bad
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
-from headstart.tasks.metrics import ClassScores, class_scores
+from headstart.targets.class_scores import ClassScores, class_scores
 from headstart.tasks.retrieve import Embedded, MatchScores
 from headstart.use.search import ImageSearch
 

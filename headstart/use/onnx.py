@@ -14,8 +14,10 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from headstart.data import Task
 from headstart.errors import ModelError, UserError, first_line
 from headstart.runs.manifest import verifying
+from headstart.targets.tasks import TARGETS, outputs_of_logits, target_of_model
 from headstart.text.files import check_file
 from headstart.text.prompted import PromptTokens, prompted_rows
 from headstart.text.protobuf import Bytes, fields
@@ -48,12 +50,15 @@ class OnnxFacts(TypedDict):
     causal: bool
     context: int  # tokens
     prompt: PromptTokens | None  # that every text is put into
+    task: Task
+    thresholds: list[float]  # of several labels
 
 
 class OnnxClassifier:
     def __init__(self, session: Any, tokenizer: Tokenizer, facts: OnnxFacts, file: str | Path = "") -> None:
         self.session, self.tokenizer, self.facts, self.file = session, tokenizer, facts, file
         self.labels: tuple[str, ...] = tuple(facts["labels"])
+        self.target = target_of_model(facts["task"], self.labels, facts["thresholds"])
 
     @classmethod
     def load(cls, file: str | Path, threads: int = 0) -> OnnxClassifier:
@@ -97,12 +102,11 @@ class OnnxClassifier:
         for i in range(0, len(order), AT_ONCE):
             part = order[i : i + AT_ONCE]
             found[part] = self._logits([rows[int(n)] for n in part])
-        powers = np.exp(found - found.max(1, keepdims=True))
-        return (powers / powers.sum(1, keepdims=True)).tolist()
+        return outputs_of_logits(self.facts["task"], found).tolist()
 
     def predict(self, texts: Sequence[str]) -> list[LabelledText]:
         """The label of each text and the probability of every label, most probable first."""
-        return labelled(self.labels, texts, self.probabilities(texts))
+        return labelled(self.target, texts, self.probabilities(texts))
 
     def _logits(self, rows: Sequence[NDArray[np.int32]]) -> NDArray[np.float32]:
         longest = max(map(len, rows))
@@ -182,7 +186,19 @@ def _checked(facts: Any, session: Any) -> OnnxFacts:
     if prompt is not None and not _is_prompt(prompt):
         raise damaged
     found = PromptTokens(tuple(prompt["before"]), prompt["space"], tuple(prompt["after"]), 0) if prompt else None
-    return {"labels": labels, "causal": causal, "context": context, "prompt": found}
+    task, thresholds = facts.get("task", "classify"), facts.get("thresholds", [])
+    if task not in TARGETS or not isinstance(thresholds, list) or not all(type(t) is float for t in thresholds):
+        raise damaged
+    if len(thresholds) not in (0, len(labels)):
+        raise damaged
+    return {
+        "labels": labels,
+        "causal": causal,
+        "context": context,
+        "prompt": found,
+        "task": task,
+        "thresholds": thresholds,
+    }
 
 
 def _is_prompt(prompt: Any) -> bool:

@@ -33,7 +33,13 @@ def main(file: str, texts: list[str]) -> None:
 
     (logits,) = session.run(["logits"], {"ids": ids, "mask": mask})
     for text, row, scores in zip(texts, rows, logits, strict=True):
-        if facts["labels"]:
+        if facts.get("task") == "regression":
+            print(f"{scores[0]:.4f}\t{text}")
+        elif facts.get("task") == "multilabel":
+            probabilities, least = 1 / (1 + np.exp(-scores)), facts["thresholds"] or [0.5] * len(scores)
+            found = zip(facts["labels"], probabilities, least, strict=True)
+            print(", ".join(f"{label} {p:.4f}" for label, p, threshold in found if p >= threshold) + f"\t{text}")
+        elif facts["labels"]:
             powers = np.exp(scores - scores.max())
             best = int(scores.argmax())
             print(f"{facts['labels'][best]}\t{powers[best] / powers.sum():.4f}\t{text}")

@@ -18,9 +18,10 @@ import torch
 from headstart.errors import ModelError, UserError
 from headstart.prompts import Prompt
 from headstart.runs.disk import write_file
-from headstart.runs.model_dir import Saved, read_model
+from headstart.runs.model_dir import HeadSpec, Saved, read_model
 from headstart.runs.run import Run
-from headstart.tasks.metrics import ClassScores, class_scores
+from headstart.targets.class_scores import ClassScores, class_scores
+from headstart.targets.classes import Classes
 from headstart.text.batch import pad
 from headstart.text.prompted import prompt_tokens
 from headstart.text.read import Example, read_labelled
@@ -67,6 +68,8 @@ def export_onnx(run: str | Path, out: str | Path, examples: list[Example] | None
         raise UserError(f"--out {file}: the name of an ONNX file ends in .onnx.")
     refuse_distilled(opened, run)
     refuse_windows(saved, str(run))
+    if saved.head.task != "classify" and examples:
+        raise UserError(f"--int8 is scored by accuracy; the task of {run} is {saved.head.task}.")
     file.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=file.parent, prefix=".export-") as folder:
         draft, draft_small = Path(folder) / "model.onnx", Path(folder) / "small.onnx"
@@ -95,7 +98,7 @@ def rows_to_score(
     labels = read_model(Run.open(run).path / "model").head.labels
     if not labels:
         raise UserError("--int8 is scored on labelled rows, so it is for classifiers.")
-    return known_rows(read_labelled(data, text_column, label_column), labels, data)
+    return known_rows(read_labelled(data, text_column, label_column), Classes(labels), data)
 
 
 def _int8(file: Path, small: Path, examples: list[Example]) -> QuantizedScores:
@@ -133,6 +136,8 @@ def write_onnx(file: Path, saved: Saved) -> None:
     made = onnx.load(file)
     del made.graph.value_info[:]  # shapes in the middle, which the quantizer finds to contradict its own
     put_metadata(made, saved.tokenizer, saved.head.labels, saved.config.causal, saved.config.context, saved.head.prompt)
+    if saved.head.task != "classify":
+        add_task(made, saved.head)
     onnx.save(made, file)
 
 
@@ -152,6 +157,12 @@ def put_metadata(
     if prompt:
         facts["prompt"] = vars(prompt_tokens(prompt, tokenizer, causal))
     onnx.helper.set_model_props(model, {"headstart": json.dumps(facts), "tokenizer": tokenizer.to_json()})
+
+
+def add_task(model: Any, head: HeadSpec) -> None:
+    """What the logits are, where they are not those of classes."""
+    (entry,) = (entry for entry in model.metadata_props if entry.key == "headstart")
+    entry.value = json.dumps({**json.loads(entry.value), "task": head.task, "thresholds": list(head.thresholds)})
 
 
 @contextmanager

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypedDict
+
+import numpy as np
 
 from headstart.config import FinetuneConfig
+from headstart.data import Task
 from headstart.runs.kinds import must_be
 from headstart.runs.model_dir import Saved, read_model
 from headstart.runs.run import Run
-from headstart.tasks.classify import most_probable, probabilities
-from headstart.tasks.metrics import ClassScores, PerClassScores, class_scores, confusion, scores_by_class
+from headstart.targets.class_scores import ClassScores, PerClassScores, class_scores, confusion, scores_by_class
+from headstart.targets.labels import Labels
+from headstart.tasks.classify import predicted
+from headstart.text.classes import found_task
 from headstart.text.files import PLAIN, Reading
-from headstart.text.read import read_labelled
+from headstart.text.read import Example, read_labelled
+from headstart.text.split import must_be_readable
 from headstart.use.labels import LabelledText, known_rows, labelled
 
 
@@ -20,6 +29,12 @@ class ClassifierEvaluation(ClassScores):
     labels: list[str]
     confusion: list[list[int]]  # a row for each true class, a column for each predicted one
     classes: dict[str, PerClassScores]
+
+
+class TaskEvaluation(TypedDict):
+    task: Task
+    scores: dict[str, Any]  # under their usual names
+    classes: dict[str, PerClassScores]  # of several labels
 
 
 class LoadedClassifier:
@@ -42,24 +57,43 @@ class LoadedClassifier:
         if not texts:
             return []
         head = self.saved.head
-        return probabilities(self.saved.model, texts, self.saved.tokenizer, head.long, head.prompt)
+        return predicted(self.saved.model, texts, self.saved.tokenizer, head.long, head.prompt).tolist()
 
     def predict(self, texts: Sequence[str]) -> list[LabelledText]:
         """The label of each text and the probability of every label, most probable first."""
-        return labelled(self.labels, texts, self.probabilities(texts))
+        return labelled(self.saved.head.target, texts, self.probabilities(texts))
 
     def evaluate(
         self, data: str | Path, text_column: str | None, label_column: str | None, reading: Reading = PLAIN
-    ) -> ClassifierEvaluation:
+    ) -> ClassifierEvaluation | TaskEvaluation:
         """Scores on labelled rows, with the interval of the accuracy."""
-        rows = read_labelled(data, text_column, label_column, reading, known=self.labels)
-        examples = known_rows(rows, self.labels, data)
+        task = self.saved.head.task
+        rows = read_labelled(
+            data, text_column, label_column, reading, keep_blank=task == "multilabel", known=self.labels
+        )
+        if task != "classify":
+            return self._evaluate(rows, data)
+        examples = known_rows(rows, self.saved.head.target, data)
         scores = self.probabilities([e.text for e in examples])
         target = [self.labels.index(e.label) for e in examples]
-        predicted = most_probable(scores)
+        said = [row.index(max(row)) for row in scores]
         return {
-            **class_scores(target, predicted, len(self.labels)),
+            **class_scores(target, said, len(self.labels)),
             "labels": list(self.labels),
-            "confusion": confusion(target, predicted, len(self.labels)),
-            "classes": dict(zip(self.labels, scores_by_class(target, predicted, len(self.labels)), strict=True)),
+            "confusion": confusion(target, said, len(self.labels)),
+            "classes": dict(zip(self.labels, scores_by_class(target, said, len(self.labels)), strict=True)),
         }
+
+    def _evaluate(self, rows: list[Example], data: str | Path) -> TaskEvaluation:
+        """Scores of a task other than classify, under their usual names."""
+        target = self.saved.head.target
+        if isinstance(target, Labels):
+            target = replace(target, separator=found_task(Counter(e.label for e in rows), None)[1])
+        must_be_readable(str(data), rows, target.task, getattr(target, "separator", ""))
+        examples = known_rows(rows, target, data)
+        answers = target.answers(np.array(self.probabilities([e.text for e in examples])))
+        truth = target.encode([e.label for e in examples])
+        each: dict[str, PerClassScores] = {}
+        if isinstance(target, Labels):
+            each = {name: scores_by_class(truth[:, i].astype(int).tolist(), answers[:, i].astype(int).tolist(), 2)[1] for i, name in enumerate(target.names)}  # fmt: skip
+        return {"task": target.task, "scores": target.scores(truth, answers), "classes": each}

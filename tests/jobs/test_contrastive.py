@@ -27,6 +27,7 @@ from headstart.runs.run import Run
 from headstart.runs.watch import Watch
 from headstart.schema import parse
 from headstart.shapes import HuggingFaceConfig
+from headstart.targets.classes import Classes
 from headstart.tasks.classify import Classify, head_input
 from headstart.use.predict import LoadedClassifier
 
@@ -140,7 +141,7 @@ def test_the_head_is_the_regression_on_the_kept_weights_and_the_scores_are_its_o
     head = weights(job.model.head)["linear.weight"].clone()
     job.finish_training()
     assert weights(job.model.head)["linear.weight"].equal(head)
-    scores = Classify(2).evaluate(job.model.eval(), job.measured())
+    scores = Classify(Classes(("a", "b")), "accuracy").evaluate(job.model.eval(), job.measured())
     assert scores["loss"] == pytest.approx(result["valid"]["loss"], rel=1e-6)
 
 

@@ -17,14 +17,13 @@ from headstart.study.statistics import (
     Estimate,
     Needed,
     difference,
-    heaviest_row,
     holm,
     labels_needed,
     mean_interval,
     needed_to_tell,
-    pseudo_values,
 )
-from headstart.tasks.metrics import confusion, macro_f1
+from headstart.targets.class_scores import confusion, macro_f1
+from headstart.targets.classes import by_confusion, heaviest_row
 
 LEVELS = st.sampled_from([0.8, 0.9, 0.95, 0.99, 0.999])
 
@@ -263,7 +262,7 @@ def test_equal_arms_raise_a_false_alarm_5_times_in_100_at_most(seeds, rows, spre
 def test_pseudo_values_have_the_score_of_each_seed_as_their_mean():
     rng = np.random.default_rng(7)
     target, said = rng.integers(0, 3, 90), rng.integers(0, 4, (5, 90))  # a class that is said but never true
-    values = pseudo_values(macro_f1, target, said, 5)  # and one that never occurs
+    values = np.array([by_confusion(macro_f1, target, answers, 5) for answers in said])  # and one that never occurs
     assert values.mean(1) == pytest.approx([f1_score(target, answers, average="macro") for answers in said])
 
 
@@ -271,7 +270,7 @@ def test_the_spread_of_macro_f1_is_that_of_a_bootstrap():
     rng = np.random.default_rng(8)
     target = (rng.random(600) < 0.15).astype(int)
     said = np.where(rng.random(600) < 0.8, target, 1 - target)
-    values = pseudo_values(macro_f1, target, [said], 2)
+    values = by_confusion(macro_f1, target, said, 2)[None]
     picks = rng.integers(0, 600, (400, 600))
     again = [macro_f1(np.array(confusion(target[p], said[p], 2))) for p in picks]
     found = mean_interval(values)
@@ -281,7 +280,7 @@ def test_the_spread_of_macro_f1_is_that_of_a_bootstrap():
 
 def test_a_perfect_score_on_a_rare_class_is_not_certain():
     target = np.array([0] * 990 + [1] * 10)
-    values = pseudo_values(macro_f1, target, [target] * 5, 2)
+    values = np.array([by_confusion(macro_f1, target, target, 2)] * 5)
     assert mean_interval(values).low > 0.98  # as if every row weighed the same
     # Of ten rows all right, at least 0.72 are in the long run (Wilson): an F1 of 0.84 beside one of 1.
     assert 0.85 < mean_interval(values, heaviest=heaviest_row(target)).low < 0.92

@@ -18,6 +18,7 @@ from headstart.jobs.job import prepare
 from headstart.models.transformer import Transformer
 from headstart.schema import parse
 from headstart.shapes import TransformerConfig
+from headstart.targets.classes import Classes
 from headstart.tasks.classify import ClassifyText
 from headstart.tasks.contrast import PairBatches
 from headstart.text.read import Example
@@ -31,7 +32,7 @@ def pairs(tiny: Callable[..., TransformerConfig]) -> Callable[..., PairBatches]:
 
     def make(rows: Sequence[tuple[str, str]], batch_size: int = 4, seed: int = 0) -> PairBatches:
         examples = [Example(text, label) for text, label in rows]
-        text = ClassifyText(examples, sorted({e.label for e in examples}), tokenizer, base)
+        text = ClassifyText(examples, Classes(tuple(sorted({e.label for e in examples}))), tokenizer, base)
         return PairBatches(text, batch_size, seed)
 
     return make

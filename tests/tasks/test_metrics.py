@@ -8,15 +8,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, brier_score_loss, confusion_matrix, f1_score
 
-from headstart.tasks.metrics import (
-    accuracy_interval,
-    brier,
-    calibration_error,
-    class_scores,
-    confusion,
-    language_scores,
-    prefix_entropy,
-)
+from headstart.targets.class_scores import accuracy_interval, brier, calibration_error, class_scores, confusion
+from headstart.tasks.metrics import language_scores, prefix_entropy
 
 
 @pytest.mark.parametrize("classes", [2, 5])

@@ -15,7 +15,8 @@ from headstart.models.transformer import Transformer
 from headstart.runs.run import Run
 from headstart.schema import parse
 from headstart.shapes import TransformerConfig
-from headstart.tasks.classify import Classify, ClassifyText, WindowBatch, probabilities, rows_of
+from headstart.targets.classes import Classes
+from headstart.tasks.classify import Classify, ClassifyText, WindowBatch, predicted, rows_of
 from headstart.text.read import Example
 from headstart.text.tokenizer import Tokenizer
 from headstart.use.predict import LoadedClassifier
@@ -50,12 +51,14 @@ def test_a_text_is_the_mean_of_its_windows(tiny: Callable[..., TransformerConfig
     each = [model.features(torch.tensor(rows[i][None]).long(), torch.ones(1, len(rows[i]), dtype=torch.bool)) for i in range(len(rows))]  # fmt: skip
     long = torch.cat([v for v, o in zip(each, owner, strict=True) if o == 1]).mean(0)
     expected = model.head.logits(torch.stack([each[0][0], long, each[-1][0]])).softmax(-1)
-    found = torch.tensor(probabilities(model, TEXTS, tokenizer, "window"))
+    found = torch.tensor(predicted(model, TEXTS, tokenizer, "window"))
     assert_close(found, expected, atol=1e-5, rtol=0)
-    text = ClassifyText([Example(t, "ab"[i % 2]) for i, t in enumerate(TEXTS)], "ab", tokenizer, model.base, "window")
+    text = ClassifyText(
+        [Example(t, "ab"[i % 2]) for i, t in enumerate(TEXTS)], Classes(("a", "b")), tokenizer, model.base, "window"
+    )
     batch = text.collate(torch.tensor([1, 0]).numpy(), None)  # type: ignore[arg-type]
     assert isinstance(batch, WindowBatch)
-    loss, count = Classify(2).loss(model, batch)
+    loss, count = Classify(Classes(("a", "b")), "accuracy").loss(model, batch)
     assert_close(loss / count, -expected[[1, 0], [1, 0]].log().mean(), atol=1e-5, rtol=0)
 
 

@@ -22,6 +22,7 @@ from headstart.runs.run import Run
 from headstart.runs.watch import Watch
 from headstart.schema import parse
 from headstart.shapes import TransformerConfig
+from headstart.targets.classes import Classes
 from headstart.tasks.classify import Classify
 from headstart.tasks.language import Language
 from headstart.text.batch import Batch, RowBatches, hidden_tokens, in_order, next_token, pad
@@ -56,8 +57,13 @@ TASKS: dict[str, tuple[str, HeadSpec, Callable[..., Batch], Any]] = {
     "causal": ("gpt", HeadSpec("language"), causal, Language(None)),
     "causal, classic": ("classic", HeadSpec("language"), causal, Language(None)),
     "masked": ("bert", HeadSpec("language"), masked, Language(None)),
-    "classify": ("gpt", HeadSpec("classify", ("a", "b"), "last"), labelled, Classify(2)),
-    "classify, two-way": ("bert", HeadSpec("classify", ("a", "b"), "cls"), labelled, Classify(2)),
+    "classify": ("gpt", HeadSpec("classify", ("a", "b"), "last"), labelled, Classify(Classes(("a", "b")), "accuracy")),
+    "classify, two-way": (
+        "bert",
+        HeadSpec("classify", ("a", "b"), "cls"),
+        labelled,
+        Classify(Classes(("a", "b")), "accuracy"),
+    ),
 }
 
 

@@ -1,0 +1,128 @@
+"""What a model predicts for a row, as an interface: one file beside this for each task.
+
+Labels come as the text of a table's cells. A target encodes them; N rows:
+
+    classes, ordered classes  (N,)    numbers of classes
+    several labels            (N, L)  0 or 1 for each label
+    numbers                   (N,)    standardized by the training rows
+
+Outputs are what a model gives for a row, (N, K): probabilities, or the one number. Answers are outputs decided, encoded as
+labels are.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headstart.data import Task
+
+Encoded: TypeAlias = NDArray[Any]
+Outputs: TypeAlias = NDArray[np.float64]  # (N, K)
+Written: TypeAlias = str | list[str] | float  # a label or an answer, as predictions.jsonl has it
+
+
+class Target(ABC):
+    task: ClassVar[Task]
+    titles: ClassVar[Mapping[str, str]]  # of the scores, by key; those in LARGE are no shares of 1
+    names: tuple[str, ...]  # of the outputs
+
+    @abstractmethod
+    def encode(self, labels: Sequence[str]) -> Encoded: ...
+
+    @abstractmethod
+    def answers(self, outputs: Outputs) -> Encoded:
+        """The outputs decided."""
+
+    @abstractmethod
+    def written(self, answer: Any) -> Written:
+        """An encoded label or answer as a user reads it."""
+
+    @abstractmethod
+    def scores(self, truth: Encoded, answers: Encoded) -> dict[str, Any]:
+        """The scores of one model under their usual names, and `rows`."""
+
+    @abstractmethod
+    def row_values(self, score: str, truth: Encoded, answers: Encoded) -> NDArray[np.float64] | None:
+        """(N,): what each row contributes to a score, which is their mean; None for a score without such a form."""
+
+    @abstractmethod
+    def leading(self, labels: Sequence[str]) -> str:
+        """The score that a study of rows with these training labels leads with; higher is better."""
+
+    @abstractmethod
+    def strata(self, labels: Sequence[str]) -> list[Hashable]:
+        """What to spread evenly over the parts of a split."""
+
+    @abstractmethod
+    def counts(self, labels: Sequence[str]) -> dict[str, int]:
+        """Rows by label, for data.json."""
+
+    @abstractmethod
+    def constant(self, truth: Encoded) -> NDArray[np.float64]:
+        """The outputs (K,) that fit all of these rows best, were they the same for each."""
+
+    # What follows has a default, for targets that have nothing to add.
+
+    @property
+    def described(self) -> str:
+        """What to add to the name of the task in a note."""
+        return ""
+
+    def heaviest(self, score: str, truth: Encoded) -> float:
+        """How much one row may count in a score, if rows count differently."""
+        return 1.0
+
+    def strange(self, labels: Sequence[str]) -> list[str]:
+        """Labels that no answer can be."""
+        return []
+
+    def probabilities(self, outputs: Sequence[float]) -> dict[str, float]:
+        """By name."""
+        return dict(zip(self.names, outputs, strict=True))
+
+    def record(self, label: str, answer: Any, outputs: Sequence[float]) -> dict[str, Any]:
+        """A line of predictions.jsonl, without its row and text."""
+        return {
+            "label": self.written(self.encode([label])[0]),
+            "prediction": self.written(answer),
+            "probabilities": self.probabilities(outputs),
+        }
+
+    def read(self, record: Mapping[str, Any]) -> tuple[Any, list[float]]:
+        """The answer and the outputs of such a line; KeyError, TypeError or ValueError where it is damaged."""
+        outputs = [float(record["probabilities"][name]) for name in self.names]
+        return self.answer_of(record["prediction"]), outputs
+
+    def fitted(self, truth: Encoded, outputs: Outputs) -> Self:
+        """With whatever decides between outputs fitted to held-out rows."""
+        return self
+
+    @abstractmethod
+    def answer_of(self, written: Any) -> Any:
+        """The opposite of `written`."""
+
+
+class Row(Protocol):
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def label(self) -> str: ...
+
+
+def prediction_records(rows: Sequence[Row], target: Target, outputs: Outputs, texts: bool) -> list[dict[str, Any]]:
+    """The lines of predictions.jsonl, with or without the text of each row."""
+    answers = target.answers(outputs)
+    return [
+        {
+            "row": i,
+            **({"text": example.text} if texts else {}),
+            **target.record(example.label, answer, row),
+        }
+        for i, (example, answer, row) in enumerate(zip(rows, answers, outputs.tolist(), strict=True))
+    ]

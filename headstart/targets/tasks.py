@@ -1,0 +1,41 @@
+"""The targets by task: what has to tell tasks apart reads this table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from headstart.data import Task
+from headstart.targets.classes import Classes
+from headstart.targets.labels import Labels
+from headstart.targets.numbers import Numbers
+from headstart.targets.ordered import Ordered
+from headstart.targets.target import Outputs, Target
+
+TARGETS: dict[Task, type[Target]] = {kind.task: kind for kind in (Classes, Labels, Numbers, Ordered)}
+
+
+def target_of_model(task: Task, names: Sequence[str], thresholds: Sequence[float] = ()) -> Target:
+    """What the outputs of a saved model are; one that predicts numbers was rescaled when it was saved."""
+    match task:
+        case "multilabel":
+            return Labels(tuple(names), thresholds=tuple(thresholds))
+        case "regression":
+            return Numbers(0.0, 1.0)
+        case "ordinal":
+            return Ordered(tuple(names))
+        case "classify":
+            return Classes(tuple(names))
+
+
+def outputs_of_logits(task: Task, logits: Outputs) -> Outputs:
+    """Probabilities, or numbers, as the head of a model makes them of its logits, (N, K)."""
+    match task:
+        case "multilabel":
+            return np.asarray(1 / (1 + np.exp(-logits)))
+        case "regression":
+            return logits
+        case "classify" | "ordinal":  # of the latter they are log-probabilities
+            powers = np.exp(logits - logits.max(1, keepdims=True))
+            return np.asarray(powers / powers.sum(1, keepdims=True))
