@@ -72,7 +72,7 @@ def _slopes(score: Vector, cuts: Vector, target: NDArray[Any]) -> tuple[Vector, 
     gap = np.where(np.isfinite(high - low), high - low, 1.0)
     inside = np.isfinite(low) & np.isfinite(high)
     likely = log_expit(high) + log_expit(-low) + np.where(inside, np.log1p(-np.exp(-gap)), 0.0)
-    shared = np.where(inside, 1 / np.expm1(gap), 0.0)
+    shared = np.where(inside, np.exp(-gap) / -np.expm1(-gap), 0.0)
     by_high = np.where(np.isfinite(high), expit(-high), 0.0) + shared
     by_low = -(np.where(np.isfinite(low), expit(low), 0.0) + shared)
     by_cut = np.zeros(len(cuts) + 2)

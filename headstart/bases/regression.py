@@ -112,7 +112,7 @@ class OnePerLabel:
                 self.intercept_[i] = np.log((there.sum() + 0.5) / (len(there) - there.sum() + 0.5))
                 continue
             fitted = clone(self.logistic).fit(rows, there)
-            self.coef_[i], self.intercept_[i] = fitted.coef_[0], fitted.intercept_ if len(np.atleast_1d(fitted.intercept_)) else 0.0  # fmt: skip
+            self.coef_[i], self.intercept_[i] = fitted.coef_[0], float(np.ravel(fitted.intercept_)[0])
         return self
 
 

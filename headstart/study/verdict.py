@@ -352,7 +352,9 @@ class _Study:
         return KINDS.index(kind) if kind in KINDS else len(KINDS)
 
     def _name(self, name: str) -> str:
-        return WORDS.get(self.kinds[name], name)
+        words = WORDS.get(self.kinds[name], name)
+        linear = {"regression": "ridge regression", "ordinal": "cumulative logits"}.get(self.results.task)
+        return words.replace("logistic regression", linear) if linear else words
 
     def _gap(self, row: Difference) -> Gap:
         low, high = (100 * end for end in row.interval)

@@ -33,18 +33,23 @@ def labels_in(cell: str, separator: str = "") -> list[str]:
     cell = cell.strip()
     if cell.startswith("["):
         try:
-            found = json.loads(cell)
-        except ValueError:
-            try:
-                found = ast.literal_eval(cell)
-            except (SyntaxError, MemoryError, RecursionError) as error:
-                raise ValueError("a list that does not end, or holds something else than texts") from error
+            found = _list_in(cell)
+        except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
+            raise ValueError("a list that does not end, or holds something else than texts") from error
         if not isinstance(found, list) or not all(isinstance(x, (str, int, float)) for x in found):
             raise ValueError("a list that holds something else than texts")
         parts = [str(x) for x in found]
     else:
         parts = cell.split(separator) if separator else [cell]
     return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def _list_in(cell: str) -> Any:
+    """As JSON writes it, or as Python does."""
+    try:
+        return json.loads(cell)
+    except ValueError:
+        return ast.literal_eval(cell)
 
 
 @dataclass(frozen=True)
@@ -108,9 +113,6 @@ class Labels(Target):
 
     def leading(self, labels: Sequence[str]) -> str:
         return "f1"
-
-    def heaviest(self, score: str, truth: Encoded) -> float:
-        return 1.0 if score == "accuracy" else 0.0
 
     def constant(self, truth: Encoded) -> NDArray[np.float64]:
         return np.asarray(truth.mean(0), dtype=np.float64)

@@ -14,8 +14,10 @@ from typing import Literal, NotRequired, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from headstart.data import Task
 from headstart.errors import DataError
 from headstart.quantities import counted
+from headstart.targets.target import Target
 from headstart.text.classes import not_classes
 from headstart.text.duplicates import Found, Rows, contained, exact, near, normal
 from headstart.text.files import is_blank
@@ -118,8 +120,9 @@ class _Duplicates:
         }
 
 
-def check(splits: Splits) -> HygieneReport:
-    """Everything found in `splits`, as plain data; `warnings` has it in sentences."""
+def check(splits: Splits, target: Target | None = None) -> HygieneReport:
+    """Everything found in `splits`, as plain data; `warnings` has it in sentences. Without a target, labels are classes."""
+    task = target.task if target else "classify"
     rows = [(name, example) for name, examples in splits.items() for example in examples]
     texts = [normal(example.text) for _, example in rows]
     of = [name for name, _ in rows]
@@ -128,19 +131,19 @@ def check(splits: Splits) -> HygieneReport:
     all_kinds = len(texts) <= MOST_ROWS and len(words.words) <= MOST_WORDS
     found = [_by_split(kind(words), of, splits) for kind in ((exact, contained, near) if all_kinds else (exact,))]
     report: HygieneReport = {
-        "splits": {name: _describe(examples) for name, examples in splits.items()},
+        "splits": {name: _describe(examples, target) for name, examples in splits.items()},
         "exact": found[0].report(),
         "contained": found[1].report() if all_kinds else None,
         "near": found[2].report() if all_kinds else None,
-        "conflicts": _conflicts(rows, texts),
+        "conflicts": _conflicts([] if task == "regression" else rows, [] if task == "regression" else texts),
         "duplicates": {name: len(set().union(*(kind.inside[name] for kind in found))) for name in splits},
-        "blank": {name: _blank(examples) for name, examples in splits.items()},
+        "blank": {name: _blank(examples, task != "multilabel") for name, examples in splits.items()},
         "overlapping_rows": {
             name: sorted(set().union(*(kind.leaked[name] for kind in found))) for name in list(splits)[1:]
         },
         "warnings": [],
     }
-    report["warnings"] = _warnings(report, splits)
+    report["warnings"] = _warnings(report, splits, task)
     return report
 
 
@@ -199,17 +202,18 @@ def _conflicts(rows: Sequence[tuple[str, Example]], texts: Sequence[str]) -> Con
     return {"texts": len(clashing), "examples": [{"text": t[:200], "labels": dict(c)} for t, c in clashing[:SHOWN]]}
 
 
-def _blank(examples: Sequence[Example]) -> BlankRows:
-    """The rows, counted from 1, that have no text, and those that have no label where others have one."""
-    labelled = any(not is_blank(e.label) for e in examples)
+def _blank(examples: Sequence[Example], labels: bool = True) -> BlankRows:
+    """The rows, counted from 1, that have no text, and those that have no label where others have one, if `labels` are needed."""
+    labelled = labels and any(not is_blank(e.label) for e in examples)
     return {
         "text": [n for n, e in enumerate(examples, start=1) if is_blank(e.text)],
         "label": [n for n, e in enumerate(examples, start=1) if labelled and is_blank(e.label)],
     }
 
 
-def _describe(examples: Sequence[Example]) -> SplitFacts:
-    counts = Counter(e.label for e in examples)
+def _describe(examples: Sequence[Example], target: Target | None = None) -> SplitFacts:
+    labels = [e.label for e in examples]
+    counts = target.counts(labels) if target else Counter(labels)
     lengths = [len(e.text.split()) for e in examples]
     return {
         "rows": len(examples),
@@ -250,7 +254,7 @@ def advice(report: HygieneReport, context: int | None = None) -> list[str]:
     return notes
 
 
-def _warnings(report: HygieneReport, splits: Splits) -> list[str]:
+def _warnings(report: HygieneReport, splits: Splits, task: Task) -> list[str]:
     notes = []
     learned = list(splits)[:1]
     for name in list(splits)[1:]:
@@ -280,7 +284,8 @@ def _warnings(report: HygieneReport, splits: Splits) -> list[str]:
     if report["conflicts"]["texts"]:
         notes.append(f"{counted(report['conflicts']['texts'], 'text', 'stands', 'stand')} under more than one label.")
     first = next((part["labels"] for part in report["splits"].values()), {})
-    if why := not_classes({label: count for label, count in first.items() if not is_blank(label)}):
+    known = {label: count for label, count in first.items() if not is_blank(label)}
+    if task == "classify" and (why := not_classes(known)):
         notes.append(f"These may be no classes: {why}")
     labels = sorted({label for part in report["splits"].values() for label in part["labels"] if not is_blank(label)})
     notes += _spelling(labels)

@@ -91,7 +91,14 @@ class Labelled:
             if len(truth)
         }
         written = target.written(answer[0])
-        return {"label": ", ".join(written) if isinstance(written, list) else str(written), **scored}
+        shown = (
+            f"{written:.4g}"
+            if isinstance(written, float)
+            else written
+            if isinstance(written, str)
+            else ", ".join(written)
+        )
+        return {"label": shown or "(no label)", **scored}
 
     def parts(self) -> dict[str, list[Example]]:
         return {"train": self.train, "valid": self.valid, "test": self.test}
@@ -99,7 +106,7 @@ class Labelled:
     def facts(self, look_for_copies: bool = True) -> LabelledFacts:
         """Sizes, label counts, and what is wrong with the rows, for data.json."""
         parts = self.parts()
-        hygiene = check(parts) if look_for_copies else None
+        hygiene = check(parts, self.target) if look_for_copies else None
         if hygiene:
             hygiene["warnings"] = [*hygiene["warnings"], *self.reading.notes()]
         return {
