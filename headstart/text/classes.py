@@ -85,7 +85,8 @@ def found_task(labels: Mapping[str, int], column: str | None) -> tuple[Task, str
     numbers = [number for number in map(number_in, names) if number is not None]
     if names and len(numbers) == len(names):
         if _are_amounts(numbers, sum(labels.values())):
-            return "regression", ""
+            counted_up = len(names) == sum(labels.values()) == max(numbers) - min(numbers) + 1  # numbers of rows
+            return "classify" if counted_up else "regression", ""
         whole = all(number == int(number) for number in numbers)
         ordered = whole and 2 < len(names) <= FEW_NUMBERS and (column or "").casefold() in RATINGS
         return ("ordinal", "") if ordered else ("classify", "")

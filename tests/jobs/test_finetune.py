@@ -169,11 +169,11 @@ def test_a_resumed_run_needs_its_base_no_more(base: Path, reviews: Path, tmp_pat
     assert one.read_bytes() == other.read_bytes()
 
 
-def test_a_number_to_predict_is_refused_by_name(base: Path, tmp_path: Path) -> None:
-    prices = tmp_path / "prices.csv"
-    prices.write_text("\n".join(["text,label", *(f"a house {i},{i * 1.5}" for i in range(200))]))
-    with pytest.raises(DataError, match="regression"):
-        tuned(base, prices, tmp_path / "run")
+def test_an_id_to_predict_is_refused_by_name(base: Path, tmp_path: Path) -> None:
+    houses = tmp_path / "houses.csv"
+    houses.write_text("\n".join(["text,label", *(f"a house {i},id{i}" for i in range(200))]))
+    with pytest.raises(DataError, match="an id, a name or a text"):
+        tuned(base, houses, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

@@ -51,7 +51,7 @@ def test_a_text_is_the_mean_of_its_windows(tiny: Callable[..., TransformerConfig
     each = [model.features(torch.tensor(rows[i][None]).long(), torch.ones(1, len(rows[i]), dtype=torch.bool)) for i in range(len(rows))]  # fmt: skip
     long = torch.cat([v for v, o in zip(each, owner, strict=True) if o == 1]).mean(0)
     expected = model.head.logits(torch.stack([each[0][0], long, each[-1][0]])).softmax(-1)
-    found = torch.tensor(predicted(model, TEXTS, tokenizer, "window"))
+    found = torch.tensor(predicted(model, TEXTS, tokenizer, "window")).float()
     assert_close(found, expected, atol=1e-5, rtol=0)
     text = ClassifyText(
         [Example(t, "ab"[i % 2]) for i, t in enumerate(TEXTS)], Classes(("a", "b")), tokenizer, model.base, "window"
