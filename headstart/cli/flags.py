@@ -295,7 +295,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--clean-labels", "Merge labels that differ only by white space or case, and count them.",
              (*FINETUNE, *COMPARE, *WHICH, "evaluate", "data check"), "data.clean_labels", bool),
         Flag("--balanced", "With --labels: draw equally many rows of each class.", (*FINETUNE, *COMPARE, *WHICH), "data.balanced", bool),
-        Flag("--task", "Out of classify, multilabel, regression, ordinal. [default: found in the labels]", (*FINETUNE, *COMPARE), "data.task"),
+        Flag("--task", "Out of classify, multilabel, regression, ordinal. [default: auto; found in the labels]", (*FINETUNE, *COMPARE), "data.task"),
         Flag("--label-separator", "Between several labels in one cell. [default: found in the labels]", (*FINETUNE, *COMPARE), "data.label_separator"),
         Flag("--any-labels", "Accept labels that look like numbers, ids or lists.", (*FINETUNE, *COMPARE, *WHICH), "data.any_labels", bool),
         Flag("--strict-leakage", "Refuse test rows that are also training rows.", (*FINETUNE, *COMPARE), "strict_leakage", bool),

@@ -38,7 +38,7 @@ from headstart.runs.watch import Watch
 from headstart.shapes import PRESETS, ModelConfig, Pool, pools_to_try, usual_pool
 from headstart.targets.labels import Labels
 from headstart.targets.numbers import Numbers
-from headstart.targets.target import Target, prediction_records
+from headstart.targets.target import Scores, Target, prediction_records
 from headstart.targets.tasks import TARGETS
 from headstart.tasks.classify import (
     ClassBatch,
@@ -221,7 +221,7 @@ class Finetuning(Job[FinetuneConfig]):
         }
         return found if task == "classify" else {**found, "task": task}
 
-    def _tested(self, run: Run, overlap: Collection[int]) -> dict[str, Any]:
+    def _tested(self, run: Run, overlap: Collection[int]) -> Scores:
         """Predict the test rows; scores with and without those that overlap with training rows."""
         target, truth, with_texts = self.decided, self.test.targets, self.cfg.predictions == "texts"
         outputs = self.test.outputs(self.model, self.cfg.train.device)

@@ -237,10 +237,9 @@ def must_agree(tokenizer: Tokenizer, cfg: ModelConfig, folder: Path) -> None:
         raise ModelError(f"{folder}: the tokenizer has ids up to {tokenizer.largest}, the model {cfg.vocab} entries.")
 
 
-def describe_model(saved: Saved) -> dict[str, Any]:
-    """config.json: what transformers needs to know of the model, and what we do."""
-    cfg, spec, tokenizer = saved.config, saved.head, saved.tokenizer
-    ours = {
+def _ours(cfg: ModelConfig, spec: HeadSpec) -> Mapping[str, Any]:
+    """What we need to know."""
+    return {
         "model": cfg.model_dump(exclude_none=True),
         "head": spec.kind,
         "labels": list(spec.labels),
@@ -251,6 +250,11 @@ def describe_model(saved: Saved) -> dict[str, Any]:
         **({"task": spec.task} if spec.task != "classify" else {}),
         **({"thresholds": list(spec.thresholds)} if spec.thresholds else {}),
     }
+
+
+def describe_model(saved: Saved) -> dict[str, Any]:
+    """config.json: what transformers needs to know of the model, and what we do."""
+    cfg, spec, tokenizer = saved.config, saved.head, saved.tokenizer
     shared: dict[str, Any] = {
         "vocab_size": cfg.vocab,
         "bos_token_id": tokenizer.start,
@@ -263,7 +267,7 @@ def describe_model(saved: Saved) -> dict[str, Any]:
         shared["id2label"] = {str(i): label for i, label in enumerate(spec.labels)}
         shared["label2id"] = {label: i for i, label in enumerate(spec.labels)}
     if isinstance(cfg, HuggingFaceConfig):
-        return {**shared, "model_type": cfg.model_type, **cfg.theirs, "headstart": ours}
+        return {**shared, "model_type": cfg.model_type, **cfg.theirs, "headstart": _ours(cfg, spec)}
     match counterpart(cfg):
         case "gpt2":
             theirs = {
@@ -297,4 +301,4 @@ def describe_model(saved: Saved) -> dict[str, Any]:
             }
         case _:
             theirs = {"model_type": f"headstart_{cfg.preset}"}
-    return {**theirs, **shared, "headstart": ours}
+    return {**theirs, **shared, "headstart": _ours(cfg, spec)}

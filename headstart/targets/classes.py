@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from headstart.data import Task
 from headstart.targets.class_scores import class_scores, confusion, is_imbalanced, macro_f1
-from headstart.targets.target import Encoded, Outputs, Target
+from headstart.targets.target import Encoded, Outputs, Scores, Target
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Classes(Target):
     def answer_of(self, written: Any) -> int:
         return self.names.index(written)
 
-    def scores(self, truth: Encoded, answers: Encoded) -> dict[str, Any]:
+    def scores(self, truth: Encoded, answers: Encoded) -> Scores:
         return dict(class_scores(truth.tolist(), answers.tolist(), len(self.names)))
 
     def row_values(self, score: str, truth: Encoded, answers: Encoded) -> NDArray[np.float64] | None:

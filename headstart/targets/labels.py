@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from headstart.data import Task
 from headstart.targets.smooth import pseudo_values
-from headstart.targets.target import Encoded, Outputs, Target
+from headstart.targets.target import Encoded, Outputs, Scores, Target
 
 USUAL_THRESHOLD = 0.5
 FEWEST_POSITIVE = 10  # validation rows with a label, for a threshold of its own; rarer labels share one
@@ -97,7 +97,7 @@ class Labels(Target):
             raise ValueError("labels that are not known")
         return [float(name in written) for name in self.names]
 
-    def scores(self, truth: Encoded, answers: Encoded) -> dict[str, Any]:
+    def scores(self, truth: Encoded, answers: Encoded) -> Scores:
         sums = _counts(truth, answers).sum(0)
         return {
             "f1": float(_micro_f1(sums)),

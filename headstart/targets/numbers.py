@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from headstart.data import Task
 from headstart.targets.smooth import pseudo_values
-from headstart.targets.target import Encoded, Outputs, Target
+from headstart.targets.target import Encoded, Outputs, Record, Scores, Target
 
 STRATA = 10  # parts of the training numbers that a split spreads evenly
 
@@ -57,14 +57,14 @@ class Numbers(Target):
     def answer_of(self, written: Any) -> float:
         return (float(written) - self.mean) / self.spread
 
-    def record(self, label: str, answer: Any, outputs: Sequence[float]) -> dict[str, Any]:
+    def record(self, label: str, answer: Any, outputs: Sequence[float]) -> Record:
         return {"label": _number(label), "prediction": self.written(answer)}
 
     def read(self, record: Mapping[str, Any]) -> tuple[Any, list[float]]:
         answer = self.answer_of(record["prediction"])
         return answer, [answer]
 
-    def scores(self, truth: Encoded, answers: Encoded) -> dict[str, Any]:
+    def scores(self, truth: Encoded, answers: Encoded) -> Scores:
         error = self.spread * (truth.astype(np.float64) - answers)
         return {
             "r2": float(_r2(_moments(truth, answers).sum(0))),

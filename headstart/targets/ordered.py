@@ -13,7 +13,7 @@ from headstart.data import Task
 from headstart.targets.class_scores import confusion
 from headstart.targets.classes import Classes, by_confusion
 from headstart.targets.numbers import number_in, spearman
-from headstart.targets.target import Encoded, Outputs
+from headstart.targets.target import Encoded, Outputs, Scores
 
 
 def in_order(labels: Sequence[str]) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ class Ordered(Classes):
         reached = np.cumsum(np.asarray(outputs), axis=1) >= 0.5 - 1e-9
         return np.where(reached.any(1), reached.argmax(1), len(self.names) - 1)
 
-    def scores(self, truth: Encoded, answers: Encoded) -> dict[str, Any]:
+    def scores(self, truth: Encoded, answers: Encoded) -> Scores:
         return {
             "kappa": float(quadratic_kappa(np.array(confusion(truth.tolist(), answers.tolist(), len(self.names))))),
             "accuracy": float((truth == answers).mean()),

@@ -23,6 +23,8 @@ from headstart.data import Task
 
 Encoded: TypeAlias = NDArray[Any]
 Outputs: TypeAlias = NDArray[np.float64]  # (N, K)
+Scores: TypeAlias = dict[str, Any]  # by their usual names; `rows`, and of classes the interval of the accuracy
+Record: TypeAlias = dict[str, Any]  # a line of predictions.jsonl
 Written: TypeAlias = str | list[str] | float  # a label or an answer, as predictions.jsonl has it
 
 
@@ -43,7 +45,7 @@ class Target(ABC):
         """An encoded label or answer as a user reads it."""
 
     @abstractmethod
-    def scores(self, truth: Encoded, answers: Encoded) -> dict[str, Any]:
+    def scores(self, truth: Encoded, answers: Encoded) -> Scores:
         """The scores of one model under their usual names, and `rows`."""
 
     @abstractmethod
@@ -85,7 +87,7 @@ class Target(ABC):
         """By name."""
         return dict(zip(self.names, outputs, strict=True))
 
-    def record(self, label: str, answer: Any, outputs: Sequence[float]) -> dict[str, Any]:
+    def record(self, label: str, answer: Any, outputs: Sequence[float]) -> Record:
         """A line of predictions.jsonl, without its row and text."""
         return {
             "label": self.written(self.encode([label])[0]),
@@ -115,7 +117,7 @@ class Row(Protocol):
     def label(self) -> str: ...
 
 
-def prediction_records(rows: Sequence[Row], target: Target, outputs: Outputs, texts: bool) -> list[dict[str, Any]]:
+def prediction_records(rows: Sequence[Row], target: Target, outputs: Outputs, texts: bool) -> list[Record]:
     """The lines of predictions.jsonl, with or without the text of each row."""
     answers = target.answers(outputs)
     return [

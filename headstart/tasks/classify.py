@@ -17,7 +17,7 @@ from headstart.config import Long
 from headstart.models.base import Base
 from headstart.models.heads import ClassHead, Model, Pooling
 from headstart.prompts import Prompt
-from headstart.targets.target import Target
+from headstart.targets.target import Scores, Target
 from headstart.text.batch import Batch, Batches, Numbers, Rng, RowBatches, blocks, by_length, in_order, pad
 from headstart.text.prompted import prompt_tokens, prompted_rows
 from headstart.text.read import Example
@@ -68,7 +68,7 @@ class Classify:
         return model.head.loss(head_input(model, batch), batch.target)
 
     @torch.no_grad()
-    def evaluate(self, model: Model, batches: Iterable[ClassBatch]) -> dict[str, Any]:
+    def evaluate(self, model: Model, batches: Iterable[ClassBatch]) -> Scores:
         assert isinstance(model.head, ClassHead)
         loss = weight = 0.0
         truth: list[NDArray[Any]] = []

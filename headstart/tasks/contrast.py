@@ -7,7 +7,6 @@ Two texts of one class make a positive pair, two of different classes a negative
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headstart.models.heads import Model
-from headstart.targets.target import Target
+from headstart.targets.target import Scores, Target
 from headstart.tasks.classify import ClassBatch, Classify, ClassifyText, head_input
 from headstart.text.batch import Numbers, Rng, RowBatches
 
@@ -38,7 +37,7 @@ class Contrast(Classify):
         return F.mse_loss(similarity, (one == other).to(similarity.dtype), reduction="sum"), float(len(similarity))
 
     @torch.no_grad()
-    def evaluate(self, model: Model, batches: Iterable[ClassBatch]) -> dict[str, Any]:
+    def evaluate(self, model: Model, batches: Iterable[ClassBatch]) -> Scores:
         self.fit_head(model)
         return super().evaluate(model, batches)
 
