@@ -1,0 +1,114 @@
+"""A table labelled row by row: every column of the input, and behind them the label and its probability. No torch."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, TypedDict
+
+from headstart.errors import UserError
+from headstart.runs.disk import draft_file
+from headstart.runs.watch import Watch
+from headstart.text.files import PLAIN, Reading, is_blank
+from headstart.text.table_stream import TableStream, must_not_be_blank
+from headstart.text.table_writer import Added, format_of, must_fit, must_not_clash, writer_of
+
+
+class Classifier(Protocol):
+    """A run, or an .onnx file."""
+
+    @property
+    def labels(self) -> Sequence[str]: ...
+
+    def probabilities(self, texts: Sequence[str]) -> list[list[float]]: ...
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns to add."""
+
+    prefix: str = ""  # before the names of all of them
+    every: bool = False  # also the probability of every label
+
+    def added(self, labels: Sequence[str]) -> Added:
+        """Their names, and what they hold."""
+        names: dict[str, type] = {"label": str, "probability": float}
+        if self.every:
+            names |= {f"probability_{label}": float for label in labels}
+        return {f"{self.prefix}{name}": kind for name, kind in names.items()}
+
+    def values(self, labels: Sequence[str], row: Sequence[float] | None) -> list[Any]:
+        """Their values for a row of probabilities; None: the text is blank."""
+        if row is None:
+            return [None] * len(self.added(labels))
+        best = max(range(len(row)), key=row.__getitem__)
+        return [labels[best], row[best], *(row if self.every else ())]
+
+
+class LabelledFile(TypedDict):
+    file: str
+    rows: int
+    blank: int  # rows without a text, which have no label
+    labels: dict[str, int]  # rows of each label
+
+
+def label_file(
+    load: Callable[[], Classifier],
+    source: str | Path,
+    out: str | Path,
+    columns: Columns,
+    text_column: str | None = None,
+    reading: Reading = PLAIN,
+    skip_blank: bool = False,
+    overwrite: bool = False,
+    watch: Watch | None = None,
+) -> LabelledFile:
+    """Write the table `source` with its labels to `out`, whole or not at all; what was written.
+
+    The rows are read twice and never all at once: a fault in any of them is found before the model is loaded.
+    """
+    source, out, watch = Path(source), Path(out), watch or Watch()
+    form = format_of(out, source)
+    _must_be_free(out, source, overwrite)
+    stream = TableStream(source, text_column, reading)
+    scan = stream.scan(lambda chunk, before: must_fit(chunk, form, source, before))
+    if not skip_blank:
+        must_not_be_blank(scan, source)
+    must_not_clash(source, scan, columns.added(()), form)
+    model = load()
+    added = columns.added(model.labels)
+    must_not_clash(source, scan, added, form)
+    found: Counter[str] = Counter()
+    done = 0
+    with (
+        draft_file(out) as draft,
+        watch.bar(f"labelling {source.name}", scan.rows),
+        closing(writer_of(form, draft, source, scan, added)) as writer,
+    ):
+        for chunk in stream.chunks(scan):
+            values = list(map(partial(columns.values, model.labels), _probabilities(model, chunk.texts)))
+            writer.write(chunk, values)
+            found.update(label for label, *_ in values if label is not None)
+            done += len(values)
+            watch.reach(done, "rows")
+    return {"file": str(out), "rows": done, "blank": scan.blanks, "labels": dict(sorted(found.items()))}
+
+
+def _probabilities(model: Classifier, texts: Sequence[str]) -> list[list[float] | None]:
+    """A row for each text; None for a blank one."""
+    rows = iter(model.probabilities([text for text in texts if not is_blank(text)]))
+    return [None if is_blank(text) else next(rows) for text in texts]
+
+
+def _must_be_free(out: Path, source: Path, overwrite: bool) -> None:
+    if os.path.exists(out) and os.path.exists(source) and os.path.samefile(out, source):
+        raise UserError(f"--out {out} is the file that is read. Choose another.", "FILE_EXISTS")
+    if os.path.lexists(out) and not overwrite:
+        raise UserError(f"{out} already exists. Choose another --out, or give --overwrite.", "FILE_EXISTS")
+    if os.path.isdir(out):
+        raise UserError(f"--out {out} is a folder. Name a file.", "FILE_EXISTS")
