@@ -205,6 +205,8 @@ class FinetuneConfig(JobConfig):
     label_words: dict[str, str] = Field(default_factory=dict)
     # With a prompt and few labels: shift the biases until the classes have the labelled shares among all training texts.
     calibrate: bool = True
+    # After training, divide the logits by a temperature that is fitted on the validation rows, if there are 30 or more.
+    temperature_scaling: bool = True
     class_weights: bool = False  # balanced: rare classes count as much as frequent ones
     score: ClassScore | None = None  # validation metric that selects the best weights; None: accuracy
     head_dropout: float = Field(0.1, ge=0, lt=1)

@@ -245,6 +245,10 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
              least=0),
     ),
     "What to show": (
+        Flag("--abstain-below", "Give no label to texts whose most probable label has less than this probability.", ("predict",), kind=float,
+             least=0, most=1),
+        Flag("--coverage", "Add the set of labels that holds the right one with this probability, such as 0.9: split conformal prediction (LAC) "
+             "on the validation rows. Holds on average over texts drawn like the validation rows.", ("predict",), kind=float, least=0, most=1),
         Flag("--show", "Only this, once or more: probabilities, lens, labels, attribution, attention.", ("inspect",), many=True),
         Flag("--top", "Most probable tokens to show at each place.", ("inspect",), kind=int, default=6, least=1),
         Flag("--top", "Show the K most probable tokens at each place.", ("generate",), kind=int, default=0, least=0),

@@ -11,6 +11,7 @@ from headstart.errors import DataError, UserError
 from headstart.quantities import counted
 
 if TYPE_CHECKING:
+    from headstart.use.labels import LabelledText
     from headstart.use.onnx import OnnxClassifier
     from headstart.use.predict import LoadedClassifier
 
@@ -22,6 +23,8 @@ def predict(given: Given) -> None:
     """Label each TEXT with the classifier in RUN. Or with several, side by side; or a whole table, into a file."""
     from headstart.hub.packs import located
     from headstart.text.read import read_lines
+    from headstart.use.label_sets import doubt_of
+    from headstart.use.labels import without_text
 
     if given["--out"]:
         _label_file(given)
@@ -37,18 +40,18 @@ def predict(given: Given) -> None:
         raise UserError(f"Nothing to label: '{run}' is taken for the run. Give the run first, then texts or --file.")
     if any(not text.strip() for text in texts):
         raise DataError("A text to label is blank.", "DATA_BLANK")
-    said = {name: _classifier(name).predict(asked) for name in [run, *also]}
+    doubts = {name: doubt_of(name, given["--abstain-below"], given["--coverage"]) for name in [run, *also]}
+    said = {name: _classifier(name).predict(asked) for name in doubts}
+    for name, records in said.items():
+        doubts[name].applied(records)
     if given["--json"]:
         records = said[run]
         for i, record in enumerate(records if also else []):
-            record["also"] = {
-                name: {"label": said[name][i]["label"], "probabilities": said[name][i]["probabilities"]}
-                for name in also
-            }
+            record["also"] = {name: without_text(said[name][i]) for name in also}
         show_json(records)
         return
     for several in zip(*said.values(), strict=True):
-        told = "\t".join(f"{r['label']}\t{_ranked(r['probabilities'])}" for r in several)
+        told = "\t".join(f"{_answer(r)}\t{_ranked(r['probabilities'])}" for r in several)
         text = several[0]["text"]
         show(f"{told}\t{text if len(text) <= 200 else text[:200] + ' ...'}")
 
@@ -56,17 +59,18 @@ def predict(given: Given) -> None:
 def _label_file(given: Given) -> None:
     from headstart.hub.packs import located
     from headstart.use.label_file import Columns, label_file
+    from headstart.use.label_sets import doubt_of
 
     if given["TEXT..."] or given["--also"]:
         raise UserError("--out writes the rows of --file, labelled by one run. Leave out the texts and --also.")
     if not given["--file"]:
         raise UserError("--out needs a table to label: give --file.")
-    reading = reading_of(given)
+    reading, doubt = reading_of(given), doubt_of(given["RUN"], given["--abstain-below"], given["--coverage"])
     result = label_file(
         lambda: _classifier(given["RUN"]),
         located(given["--file"]),
         given["--out"],
-        Columns(given["--prefix"], given["--all-probabilities"]),
+        Columns(given["--prefix"], given["--all-probabilities"], doubt),
         given["--text-column"],
         reading,
         given["--skip-blank"],
@@ -79,7 +83,8 @@ def _label_file(given: Given) -> None:
         return
     told = ", ".join(f"{label} {count}" for label, count in list(result["labels"].items())[:10])
     blank = f"; {counted(result['blank'], 'row')} without a text" if result["blank"] else ""
-    show(f"{result['file']}: {counted(result['rows'], 'row')}; labels: {told}{blank}")
+    unsure = f"; abstained in {counted(result['abstained'], 'row')}" if result["abstained"] else ""
+    show(f"{result['file']}: {counted(result['rows'], 'row')}; labels: {told or 'none'}{unsure}{blank}")
 
 
 def _classifier(run: str) -> LoadedClassifier | OnnxClassifier:
@@ -90,6 +95,11 @@ def _classifier(run: str) -> LoadedClassifier | OnnxClassifier:
     from headstart.use.predict import LoadedClassifier
 
     return LoadedClassifier.load(run)
+
+
+def _answer(record: LabelledText) -> str:
+    label = "(abstained)" if record["label"] is None else record["label"]
+    return f"{label}\t{{{', '.join(record['label_set'])}}}" if "label_set" in record else label
 
 
 def _ranked(probabilities: dict[str, float]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 from headstart.images.captions import CaptionFacts
+from headstart.jobs.probability_calibration import CalibrationAnswer
 from headstart.tasks.distill import DistillScores
 from headstart.tasks.metrics import ClassScores, LanguageScores
 from headstart.tasks.retrieve import MatchScores
@@ -49,6 +50,7 @@ class FinetuneAnswer(TypedDict):
     test: TestScores | None
     commonest: dict[str, str | float]  # what the majority class scores
     overlapping_test_rows: int | None
+    calibration: CalibrationAnswer
 
 
 class TranslateFacts(PairFacts):

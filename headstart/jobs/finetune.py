@@ -6,7 +6,7 @@ Pretrained, scratch and frozen differ in one line each, and in nothing else.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
@@ -25,6 +25,7 @@ from headstart.jobs.answers import FinetuneAnswer, FinetuneFacts, TestScores
 from headstart.jobs.cards import classifier_card
 from headstart.jobs.contrastive import FittedHead, pair_notes
 from headstart.jobs.job import Job, Kept, run_job
+from headstart.jobs.probability_calibration import ProbabilityCalibration
 from headstart.jobs.receipt import FinetuneReceipt, Moved, finetune_receipt, moved
 from headstart.models.base import freeze
 from headstart.models.heads import POOLS, ClassHead, Model, freeze_transform
@@ -144,6 +145,10 @@ class Finetuning(Job[FinetuneConfig]):
             refuse_leaks(facts["hygiene"])
         return facts
 
+    @cached_property
+    def calibration(self) -> ProbabilityCalibration:
+        return ProbabilityCalibration(self.cfg.temperature_scaling, len(self.data.valid))
+
     @property
     def truncated(self) -> dict[str, int]:
         return {"train": self.text.cut, "valid": self.valid.cut, "test": self.test.cut}
@@ -167,6 +172,8 @@ class Finetuning(Job[FinetuneConfig]):
             yield f"Note: texts longer than the base's context were cut: {cut} rows."
         if self.fitted_head:
             yield from pair_notes(self.cfg, data)
+        if self.cfg.temperature_scaling and self.calibration.reason:
+            yield f"Note: probabilities will not be calibrated: {self.calibration.reason}."
 
     def receipt(self) -> FinetuneReceipt:
         return finetune_receipt(self.cfg, self.model, self.source, self.probes)
@@ -178,6 +185,7 @@ class Finetuning(Job[FinetuneConfig]):
             self.fitted_head(self.model)
         if self.cfg.prompt and self.cfg.calibrate and not self.data.valid:
             self._calibrate()
+        self.calibration.fit(self.model, self.valid, self.cfg.train.device)
 
     def _calibrate(self) -> None:
         """Shift the biases until the classes have the shares of the labelled rows among all training texts."""
@@ -203,11 +211,13 @@ class Finetuning(Job[FinetuneConfig]):
     def scores(self, run: Run, progress: Progress) -> FinetuneAnswer:
         hygiene, tested = self._facts["hygiene"], bool(self.data.test) and self.cfg.predictions != "none"
         overlap = hygiene["overlapping_rows"]["test"] if hygiene else []
+        run.write_json("conformal.json", {"method": "lac", "scores": self.calibration.scores})
         return {
             "valid": progress.best,
             "test": self._tested(run, overlap) if tested else None,
             "commonest": self.data.majority_scores(),
             "overlapping_test_rows": len(overlap) if hygiene else None,
+            "calibration": self.calibration.answer(),
         }
 
     def _tested(self, run: Run, overlap: Collection[int]) -> TestScores:
@@ -215,6 +225,7 @@ class Finetuning(Job[FinetuneConfig]):
         labels, text = self.data.labels, self.test
         scores = text.probabilities(self.model, self.cfg.train.device)
         predicted = most_probable(scores)
+        self.calibration.measure(scores, text.targets)
         with_texts = self.cfg.predictions == "texts"
         run.write_lines("predictions.jsonl", prediction_records(self.data.test, labels, scores, with_texts))
         if self.cfg.predictions == "validation" and self.data.valid:
@@ -231,6 +242,7 @@ class Finetuning(Job[FinetuneConfig]):
     def save(self, folder: Path, card: str) -> None:
         pool = self.cfg.pool or usual_pool(self.cfg.model)
         head = _head_spec(self.cfg, self.data, pool, self.tokenizer, self.cfg.model)
+        head = replace(head, temperature=self.calibration.temperature)
         write_model(folder, Saved(self.model, self.tokenizer, self.cfg.model, head), card)
 
     @classmethod
@@ -255,7 +267,7 @@ class Finetuning(Job[FinetuneConfig]):
             "reading_seconds": round(reading, 6),  # of one text
             "probing_seconds": round(probing, 3),
             "before_seconds": round(reading * len(rows_to_fit(train)) + probing, 3),
-            "closing_seconds": round(reading * (len(self.data.test) + refit), 3),
+            "closing_seconds": round(reading * (valid + len(self.data.test) + refit), 3),
         }
 
 

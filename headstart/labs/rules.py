@@ -68,7 +68,7 @@ VERBS: Mapping[str, Verb] = {
     "generate": Verb(
         ("read", "text"), write="--plot", text="--tokens --temperature --top-k --top-p --seed --top"
     ),
-    "predict": Verb(("read", "text"), read="--file --also", text=f"--text-column {DECODING}", switch="--strip-nul --quiet"),
+    "predict": Verb(("read", "text"), read="--file --also", text=f"--text-column --abstain-below --coverage {DECODING}", switch="--strip-nul --quiet"),
     "evaluate": Verb(("read",), text=f"--unit {COLUMNS}", switch="--strip-nul"),
     "inspect": Verb(
         ("read", "text"),

@@ -57,6 +57,7 @@ class HeadSpec:
     prompt: Prompt | None = None  # that every text is put into
     tail: int = 0  # tokens of the prompt that follow the position which is read
     biased: bool = False  # the class head has a bias, also where that of transformers has none
+    temperature: float | None = None  # that the weights of the class head were divided by, once they were trained
 
     @property
     def pooling(self) -> Pooling:
@@ -150,6 +151,7 @@ def _head_of(described: Mapping[str, Any], tokenizer: Tokenizer, causal: bool, s
         prompt=prompt,
         tail=prompt_tokens(prompt, tokenizer, causal).tail if prompt else 0,
         biased=described.get("biased") is True,
+        temperature=described.get("temperature"),
     )
 
 
@@ -214,6 +216,7 @@ def describe_model(saved: Saved) -> dict[str, Any]:
         "pool": spec.pool,
         "long": spec.long,
         **({"prompt": spec.prompt.model_dump(), "biased": spec.biased} if spec.prompt else {}),
+        **({"temperature": spec.temperature} if spec.temperature is not None else {}),
     }
     shared: dict[str, Any] = {
         "vocab_size": cfg.vocab,

@@ -170,12 +170,30 @@ class _Commonest(Shape):
     test: float | None = None
 
 
+class _CalibrationErrors(Shape):
+    ece_before: float
+    ece_after: float
+
+
+class _Calibration(Shape):
+    temperature: float | None
+    test: _CalibrationErrors | None
+
+
+class Conformal(Shape):
+    """conformal.json: the nonconformity of the validation rows, sorted"""
+
+    method: Literal["lac"]
+    scores: list[Annotated[float, Field(ge=0, le=1)]]
+
+
 class Finetuned(_Result):
     valid: _ValidScores | None
     test: _TestScores | None
     commonest: _Commonest
     overlapping_test_rows: int | None
     trained_parameters: int
+    calibration: _Calibration | None = None
 
 
 class _Overlapping(Shape):

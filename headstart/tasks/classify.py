@@ -137,12 +137,16 @@ class ClassifyText:
 
     def probabilities(self, model: Model, device: str) -> list[list[float]]:
         """The class probabilities of each row, in the order of the rows."""
-        with torch.inference_mode():
-            if self.features is not None:
-                vectors = self._read.to(device)
-            else:
-                vectors = vectors_of(model, self.rows, self.owner, len(self.texts), self.pad, device)
-            return model.eval().head.logits(vectors).softmax(-1).tolist()
+        return self.logits(model, device).softmax(-1).tolist()
+
+    @torch.inference_mode()
+    def logits(self, model: Model, device: str) -> Tensor:
+        """What the head makes of each row, (rows, C), in the order of the rows."""
+        if self.features is not None:
+            vectors = self._read.to(device)
+        else:
+            vectors = vectors_of(model, self.rows, self.owner, len(self.texts), self.pad, device)
+        return model.eval().head.logits(vectors)
 
     @cached_property
     def _read(self) -> Tensor:

@@ -17,7 +17,7 @@ from headstart.text.visible import is_whole
 FORMATS = (".csv", ".tsv", ".jsonl", ".parquet")
 LIKE = {".ndjson": ".jsonl", ".json": ".jsonl", ".arrow": ".parquet", ".tab": ".tsv"}  # written as, where not asked for
 
-Added = Mapping[str, type]  # the columns that are added, and what they hold: str, or float
+Added = Mapping[str, type]  # the columns that are added, and what they hold: str, float, or a list of str
 
 
 def format_of(out: Path, source: Path) -> str:

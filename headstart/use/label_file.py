@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
@@ -14,9 +14,11 @@ from typing import Any, Protocol, TypedDict
 from headstart.errors import UserError
 from headstart.runs.disk import draft_file
 from headstart.runs.watch import Watch
+from headstart.tasks.calibration import label_set
 from headstart.text.files import PLAIN, Reading, is_blank
 from headstart.text.table_stream import TableStream, must_not_be_blank
 from headstart.text.table_writer import Added, format_of, must_fit, must_not_clash, writer_of
+from headstart.use.label_sets import Doubt
 
 
 class Classifier(Protocol):
@@ -34,10 +36,13 @@ class Columns:
 
     prefix: str = ""  # before the names of all of them
     every: bool = False  # also the probability of every label
+    doubt: Doubt = field(default_factory=Doubt)
 
     def added(self, labels: Sequence[str]) -> Added:
         """Their names, and what they hold."""
         names: dict[str, type] = {"label": str, "probability": float}
+        if self.doubt.largest is not None:
+            names["label_set"] = list
         if self.every:
             names |= {f"probability_{label}": float for label in labels}
         return {f"{self.prefix}{name}": kind for name, kind in names.items()}
@@ -47,13 +52,16 @@ class Columns:
         if row is None:
             return [None] * len(self.added(labels))
         best = max(range(len(row)), key=row.__getitem__)
-        return [labels[best], row[best], *(row if self.every else ())]
+        label = None if row[best] < self.doubt.abstain_below else labels[best]
+        found = [] if self.doubt.largest is None else [label_set(labels, row, self.doubt.largest)]
+        return [label, row[best], *found, *(row if self.every else ())]
 
 
 class LabelledFile(TypedDict):
     file: str
     rows: int
     blank: int  # rows without a text, which have no label
+    abstained: int  # rows that the model was not sure enough of
     labels: dict[str, int]  # rows of each label
 
 
@@ -96,7 +104,14 @@ def label_file(
             found.update(label for label, *_ in values if label is not None)
             done += len(values)
             watch.reach(done, "rows")
-    return {"file": str(out), "rows": done, "blank": scan.blanks, "labels": dict(sorted(found.items()))}
+    abstained = done - scan.blanks - found.total()
+    return {
+        "file": str(out),
+        "rows": done,
+        "blank": scan.blanks,
+        "abstained": abstained,
+        "labels": dict(sorted(found.items())),
+    }
 
 
 def _probabilities(model: Classifier, texts: Sequence[str]) -> list[list[float] | None]:

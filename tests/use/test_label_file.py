@@ -157,7 +157,13 @@ def test_blank_texts_are_refused_or_left_without_a_label(tmp_path):
     with pytest.raises(DataError, match=r"in.csv, row 2, 4: the text is blank. .* --skip-blank leaves the label"):
         label_file(Lengths, source, tmp_path / "out.csv", Columns())
     result = label_file(Lengths, source, tmp_path / "out.jsonl", Columns(every=True), skip_blank=True)
-    assert result == {"file": str(tmp_path / "out.jsonl"), "rows": 4, "blank": 2, "labels": {"short": 2}}
+    assert result == {
+        "file": str(tmp_path / "out.jsonl"),
+        "rows": 4,
+        "blank": 2,
+        "abstained": 0,
+        "labels": {"short": 2},
+    }
     rows = read(tmp_path / "out.jsonl")
     assert [row["label"] for row in rows] == ["short", None, "short", None]
     assert rows[1]["probability"] is rows[1]["probability_long"] is None
