@@ -23,12 +23,12 @@ from headstart.runs.records import read_json
 from headstart.runs.run import Run
 from headstart.schema import parse, read_toml
 from headstart.shapes import PRESETS
+from headstart.study.abstention import abstention, calibration
 from headstart.study.compared import compared
 from headstart.study.overlap import overlapping
 from headstart.study.plan import NEEDS_NO_LABELS, BaseRun, StudyConfig, arms_of, leading_score
 from headstart.study.results import (
     ArmResult,
-    Calibration,
     Cost,
     Curves,
     Data,
@@ -62,7 +62,7 @@ from headstart.study.statistics import (
 )
 from headstart.study.taken import CellResult, StudyFile, Taken, go_on, missing_cells, result_of, take, unfinished
 from headstart.study.verdict import verdict
-from headstart.tasks.metrics import brier, calibration_error, confusion, macro_f1
+from headstart.tasks.metrics import confusion, macro_f1
 from headstart.text.split import Labelled, split_labelled
 
 MISTAKES, DISAGREEMENTS = 10, 20  # shown
@@ -166,8 +166,6 @@ class _Study:
         without = (
             mean_interval(self.scores(t, clean), heaviest=self._heaviest(clean)) if overlap and len(clean) else None
         )
-        shared = [(calibration_error(p, self.target.tolist()), brier(p, self.target.tolist())) for p in t.probabilities]
-        ece, brier_score = np.mean(shared, axis=0).tolist()
         return ArmResult(
             name=t.arm.name,
             kind=t.arm.kind,
@@ -179,7 +177,8 @@ class _Study:
             scores=scores.mean(1).tolist(),
             accuracy=_summary(mean_interval(right), right),
             macro_f1=_summary(mean_interval(f1, heaviest=heaviest_row(self.target.tolist())), f1),
-            calibration=Calibration(ece=ece, brier=brier_score),
+            calibration=calibration(t.probabilities, self.target.tolist(), t.results),
+            abstention=abstention(t.probabilities, self.target),
             overlapping_test_rows=len(overlap),
             clean=Score(mean=without.value, interval=_interval(without)) if without else None,
             rate=t.rate,
