@@ -23,6 +23,7 @@ from headstart.config import FinetuneConfig
 from headstart.errors import ConfigError
 from headstart.jobs.answers import FinetuneAnswer, FinetuneFacts, TestScores
 from headstart.jobs.cards import classifier_card
+from headstart.jobs.continued import continue_from, continued_notes, take_head
 from headstart.jobs.contrastive import FittedHead, pair_notes
 from headstart.jobs.job import Job, Kept, run_job
 from headstart.jobs.probability_calibration import ProbabilityCalibration
@@ -88,9 +89,11 @@ class Finetuning(Job[FinetuneConfig]):
         """Rows, tokenizer and a model with the weights of the base, or fresh ones."""
         whole = split_labelled(cfg.data)
         data = draw(whole, cfg.data.labels, cfg.data.draw, cfg.data.balanced) if cfg.data.labels else whole
-        source = None if kept.cfg or cfg.base in PRESETS else open_base(cfg.base, cfg.allow_pickle)
+        further = cfg.init == "pretrained"
+        source = None if kept.cfg or cfg.base in PRESETS else open_base(cfg.base, cfg.allow_pickle, further)
         shape, tokenizer = _shape_and_tokenizer(cfg, data, source, kept)
         taken = source if cfg.init == "pretrained" else None
+        cfg, data = continue_from(cfg, kept.cfg, taken, data)
         cfg = _resolved(_with_prompt(cfg, kept.cfg, data, shape, taken), shape, data)
         pools = _pools(cfg, kept.cfg, shape, pretrained=taken is not None)
         torch.manual_seed(cfg.train.seed)
@@ -98,6 +101,7 @@ class Finetuning(Job[FinetuneConfig]):
         assert isinstance(model.head, ClassHead)
         if taken:
             load_weights(model.base, weights(taken.model.base))
+            take_head(model, taken)
         if cfg.class_weights:
             model.head.weights.copy_(class_weights(data.train, data.labels))
         if taken and cfg.whole_prompt:
@@ -109,8 +113,8 @@ class Finetuning(Job[FinetuneConfig]):
         )
         unlabelled = _sample([e.text for e in [*whole.train, *whole.valid]])
         features = FrozenFeatures(model, tokenizer, cfg, _read_by_base(cfg, whole, data, unlabelled), pools)
-        # Fresh weights have nothing to probe.
-        probes = _probes(cfg, model.head, pools, features, text, valid) if taken else ()
+        # Fresh weights have nothing to probe, and a head that is trained further needs no other start.
+        probes = _probes(cfg, model.head, pools, features, text, valid) if taken and not cfg.head_labels else ()
         pool = best_probe(probes).pool if probes else pools[0]
         if not cfg.prompt:
             model.head.pool = POOLS[pool]
@@ -159,10 +163,17 @@ class Finetuning(Job[FinetuneConfig]):
     def notes(self) -> Iterator[str]:
         data, facts = self.data, self._facts
         yield from data.notes(facts)
+        yield from continued_notes(self.cfg, data)
         if self.cfg.prompt:
             words = ", ".join(f"{label} = {word}" for label, word in self.cfg.label_words.items())
             yield f"Prompt: {self.cfg.prompt!r}; label words: {words}."
-        elif self.cfg.fit_head and self.source and self.cfg.init == "pretrained" and not self.probes:
+        elif (
+            self.cfg.fit_head
+            and self.source
+            and self.cfg.init == "pretrained"
+            and not self.probes
+            and not self.cfg.head_labels
+        ):
             yield "Note: a label has no training rows, so the head starts from random weights, not from a linear probe."
         if len(self.probes) > 1 and self.probes[0].accuracy is not None:
             scores = ", ".join(f"{probe.pool} {probe.accuracy:.3f}" for probe in self.probes)
@@ -176,7 +187,7 @@ class Finetuning(Job[FinetuneConfig]):
             yield f"Note: probabilities will not be calibrated: {self.calibration.reason}."
 
     def receipt(self) -> FinetuneReceipt:
-        return finetune_receipt(self.cfg, self.model, self.source, self.probes)
+        return finetune_receipt(self.cfg, self.model, self.source, self.probes, self.data.labels)
 
     def finish_training(self) -> None:
         if self.cfg.scope == "lora":

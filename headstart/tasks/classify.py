@@ -240,7 +240,7 @@ def most_probable(rows: Sequence[Sequence[float]]) -> list[int]:
 def class_weights(rows: Sequence[Example], labels: Sequence[str]) -> Tensor:
     """Weights under which every class counts alike, however many rows it has."""
     counts = Counter(e.label for e in rows)
-    return torch.tensor([len(rows) / (len(labels) * counts[label]) for label in labels])
+    return torch.tensor([len(rows) / (len(labels) * max(1, counts[label])) for label in labels])
 
 
 def prediction_records(
