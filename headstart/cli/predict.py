@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from headstart.use.onnx import OnnxClassifier
     from headstart.use.predict import LoadedClassifier
 
-ONLY_IN_FILES = ("--prefix", "--all-probabilities", "--skip-blank", "--overwrite")
-
 
 @verb(app, "predict")
 def predict(given: Given) -> None:
@@ -29,8 +27,7 @@ def predict(given: Given) -> None:
     if given["--out"]:
         _label_file(given)
         return
-    if alone := [flag for flag in ONLY_IN_FILES if given[flag]]:
-        raise UserError(f"{alone[0]} is for a file to write: give --out.")
+    _refuse_alone(given)
     run, texts, also, reading = given["RUN"], given["TEXT..."] or [], given["--also"] or [], reading_of(given)
     asked = list(texts)
     if given["--file"]:
@@ -54,6 +51,18 @@ def predict(given: Given) -> None:
         told = "\t".join(f"{_answer(r)}\t{_ranked(r['probabilities'])}" for r in several)
         text = several[0]["text"]
         show(f"{told}\t{text if len(text) <= 200 else text[:200] + ' ...'}")
+
+
+def _refuse_alone(given: Given) -> None:
+    """Flags of a file to write say nothing without one."""
+    for_files = {
+        "--prefix": given["--prefix"],
+        "--all-probabilities": given["--all-probabilities"],
+        "--skip-blank": given["--skip-blank"],
+        "--overwrite": given["--overwrite"],
+    }
+    if alone := [flag for flag, value in for_files.items() if value]:
+        raise UserError(f"{alone[0]} is for a file to write: give --out.")
 
 
 def _label_file(given: Given) -> None:
