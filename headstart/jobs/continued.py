@@ -38,6 +38,8 @@ def continue_from(
         if cfg.pool not in (None, taken.head.pool):
             raise ConfigError(f"{cfg.base} is a classifier with the pooling {taken.head.pool}. Leave out --pool.")
         cfg = cfg.model_copy(update={"head_labels": taken.head.labels, "pool": taken.head.pool})
+    else:  # whatever a file of settings has
+        cfg = cfg.model_copy(update={"head_labels": ()})
     if not cfg.head_labels:
         return cfg, data
     new = [label for label in data.labels if label not in cfg.head_labels]

@@ -78,6 +78,14 @@ def test_without_new_labels_the_head_is_copied_whole(classifier, tmp_path):
     assert all(torch.equal(tensor, source[name]) for name, tensor in weights(job.model).items())
 
 
+def test_labels_that_settings_give_mean_nothing_without_a_classifier(tmp_path):
+    rows = table(tmp_path / "rows.csv", ("bad", "odd"))
+    shape = {"layers": 1, "heads": 2, "width": 16, "ff": 32, "context": 40}
+    job = prepare(config("gpt", rows, init="scratch", model=shape, head_labels=["ghost"]))
+    assert job.data.labels == ["bad", "odd"]
+    assert job.receipt()["labels_kept"] == job.receipt()["labels_added"] == []
+
+
 def test_it_learns_the_new_labels_and_resumes_as_if_it_had_not_stopped(classifier, tmp_path):
     more = table(tmp_path / "more.csv", ("bad", "good", "odd"))
     result = finetune(config(str(classifier), more, epochs=8), tmp_path / "more")
