@@ -206,6 +206,8 @@ class FinetuneConfig(JobConfig):
     label_words: dict[str, str] = Field(default_factory=dict)
     # With a prompt and few labels: shift the biases until the classes have the labelled shares among all training texts.
     calibrate: bool = True
+    # After training, divide the logits by a temperature that is fitted on the validation rows, if there are 30 or more.
+    temperature_scaling: bool = True
     class_weights: bool = False  # balanced: rare classes count as much as frequent ones
     score: TaskScore | None = (
         None  # validation metric that selects the best weights; None: accuracy, or that of the task
@@ -214,6 +216,8 @@ class FinetuneConfig(JobConfig):
     fit_head: bool = True  # linear probing, then fine-tuning (LP-FT): the head starts from a logistic regression
     epochs: int = Field(10, ge=1)
     least_steps: int = Field(0, ge=0)  # minimum, if the epochs need fewer; 0: 200 where no validation rows are left
+    # Labels of a base that is a classifier, whose head is trained further; filled in when the run starts.
+    head_labels: tuple[str, ...] = ()
     features: str | None = None  # folder that caches the features of the frozen base between runs
     predictions: Literal["texts", "labels", "validation", "none"] = "texts"  # of test rows; validation: of both
     check: bool = True  # look for duplicates among the rows; a study looks once for all its runs
@@ -253,7 +257,8 @@ class FinetuneConfig(JobConfig):
             "train.steps": usual,
             "train.eval_every": usual,
             "train.lr": self.train.lr == self.usual_rate(self.model),
-            "pool": self.pool == usual_pool(self.model),
+            "pool": bool(self.head_labels) or self.pool == usual_pool(self.model),
+            "head_labels": True,
         }
 
     @field_validator("scope")

@@ -44,13 +44,13 @@ _POOLING_MODES: dict[Pool, str] = {  # in the configuration of sentence-transfor
 _PICKLED = ("pytorch_model.bin", "model.pt", "model.pth", "model.pkl", "model.ckpt")
 
 
-def open_base(name: str, allow_pickle: bool = False) -> Saved:
-    """The language model that `name` stands for."""
+def open_base(name: str, allow_pickle: bool = False, classifier: bool = False) -> Saved:
+    """The language model that `name` stands for; a `classifier` too, to be trained further, where that may be."""
     folder = find_base(name, allow_pickle)
     if not is_ours(folder):
         return read_pretrained(folder, allow_pickle)
     saved = read_model(folder)
-    if saved.head.kind != "language":
+    if saved.head.kind != "language" and not classifier:
         raise ConfigError(
             f"{name} is a classifier already, and has seen its own rows. Give the pretrained run it was made from as --base."
         )

@@ -35,7 +35,7 @@ TABLES = (
 FILES = (*TRAIN, *COMPARE, *WHICH, "predict", "evaluate", "inspect", "translate evaluate", "match evaluate", "data check", "data table")  # fmt: skip
 OPENS = (*PRETRAIN, *FINETUNE, *MATCH, *COMPARE, *WHICH, *TOWERS, *DECODE, "export", "inspect", "generate", "predict", "evaluate", "params", "search", "match evaluate", "match classify")  # fmt: skip
 PNG, SVG, HTML = (".png",), (".svg",), (".html", ".htm")
-BARS = (*TRAIN, *STUDIES, *WHICH, "demo", "search", "match evaluate", "match classify", "lab run")
+BARS = (*TRAIN, *STUDIES, *WHICH, "demo", "predict", "search", "match evaluate", "match classify", "lab run")
 EVERY = (*FILES, *OPENS, *BARS, "runs", "report", "data list", "data get", "lab list", "lab table")
 RUNS = ("export", "inspect", "generate", "predict", "evaluate", "match evaluate", "match classify", *DECODE)  # fmt: skip
 
@@ -245,6 +245,10 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
              least=0),
     ),
     "What to show": (
+        Flag("--abstain-below", "Give no label to texts whose most probable label has less than this probability.", ("predict",), kind=float,
+             least=0, most=1),
+        Flag("--coverage", "Add the set of labels that holds the right one with this probability, such as 0.9: split conformal prediction (LAC) "
+             "on the validation rows. Holds on average over texts drawn like the validation rows.", ("predict",), kind=float, least=0, most=1),
         Flag("--show", "Only this, once or more: probabilities, lens, labels, attribution, attention.", ("inspect",), many=True),
         Flag("--top", "Most probable tokens to show at each place.", ("inspect",), kind=int, default=6, least=1),
         Flag("--top", "Show the K most probable tokens at each place.", ("generate",), kind=int, default=0, least=0),
@@ -261,6 +265,12 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--out", "The .csv file to write.", ("data table",), default="rows.csv"),
         Flag("--overwrite", "Replace the file if it is there.", ("data table",), kind=bool),
         Flag("--escape-formulas", "Put ' before cells that a spreadsheet would compute: = + - @.", ("data table",), kind=bool),
+        Flag("--out", "Write the rows of --file, with all of their columns and the label and probability of each, to this .csv, .tsv, .jsonl or "
+             ".parquet file. [default: print]", ("predict",)),
+        Flag("--all-probabilities", "With --out: a column for the probability of every label.", ("predict",), kind=bool),
+        Flag("--prefix", "With --out: put this before the names of the added columns.", ("predict",), default=""),
+        Flag("--skip-blank", "With --out: leave the label of blank texts empty, and count them; else they are refused.", ("predict",), kind=bool),
+        Flag("--overwrite", "With --out: replace the file if it is there.", ("predict",), kind=bool),
         Flag("--out", "The lab's folder; an interrupted lab continues there. [default: runs/labs/NAME]", ("lab run",), kind=Path),
         Flag("--sheet", "Leave the answers blank: sheet.html instead of report.html.", ("lab run",), kind=bool),
         Flag("--plot", "Draw the table of tokens and probabilities to this file.", ("generate",), kind=Path),

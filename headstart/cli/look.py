@@ -1,21 +1,17 @@
-"""The verbs that put a finished run to work: generate, predict, evaluate, params."""
+"""The verbs that put a finished run to work: generate, evaluate, params; predict is in predict.py."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headstart.cli.app import app, reading_of, verb
 from headstart.cli.flags import Given
 from headstart.cli.settings import nested_settings
 from headstart.cli.summary import perplexity, task_scores
 from headstart.cli.terminal import accuracy_line, share, show, show_json, show_notes, show_table, write_drawings
-from headstart.errors import ConfigError, DataError, UserError, did_you_mean
+from headstart.errors import ConfigError, UserError, did_you_mean
 from headstart.show.table import label
-
-if TYPE_CHECKING:
-    from headstart.use.onnx import OnnxClassifier
-    from headstart.use.predict import LoadedClassifier
 
 
 @verb(app, "generate")
@@ -49,55 +45,6 @@ def generate(given: Given) -> None:
             best = [t["top"][k] if k < len(t["top"]) else None for t in part]
             rows.append([str(k + 1), *(f"{label(b['token'])} {b['probability']:.2f}" if b else "" for b in best)])
         show_table(["", *(str(first + i + 1) for i in range(len(part)))], rows)
-
-
-@verb(app, "predict")
-def predict(given: Given) -> None:
-    """Label each TEXT with the classifier in RUN. Or with several, side by side."""
-    from headstart.hub.packs import located
-    from headstart.text.read import read_lines
-
-    run, texts, also, reading = given["RUN"], given["TEXT..."] or [], given["--also"] or [], reading_of(given)
-    asked = list(texts)
-    if given["--file"]:
-        asked += read_lines(located(given["--file"]), given["--text-column"], reading)
-    show_notes(reading.notes())
-    if not asked:
-        raise UserError(f"Nothing to label: '{run}' is taken for the run. Give the run first, then texts or --file.")
-    if any(not text.strip() for text in texts):
-        raise DataError("A text to label is blank.", "DATA_BLANK")
-    said = {name: _classifier(name).predict(asked) for name in [run, *also]}
-    if given["--json"]:
-        records = said[run]
-        for i, record in enumerate(records if also else []):
-            record["also"] = {
-                name: {"label": said[name][i]["label"], "probabilities": said[name][i]["probabilities"]}
-                for name in also
-            }
-        show_json(records)
-        return
-    for several in zip(*said.values(), strict=True):
-        told = "\t".join(f"{_written(r['label'])}\t{_ranked(r['probabilities'])}" for r in several)
-        text = several[0]["text"]
-        show(f"{told}\t{text if len(text) <= 200 else text[:200] + ' ...'}")
-
-
-def _classifier(run: str) -> LoadedClassifier | OnnxClassifier:
-    if run.endswith(".onnx"):
-        from headstart.use.onnx import OnnxClassifier  # loads no torch
-
-        return OnnxClassifier.load(run)
-    from headstart.use.predict import LoadedClassifier
-
-    return LoadedClassifier.load(run)
-
-
-def _written(label: str | list[str] | float) -> str:
-    return label if isinstance(label, str) else f"{label:.4g}" if isinstance(label, float) else ", ".join(label) or "-"
-
-
-def _ranked(probabilities: dict[str, float]) -> str:
-    return "  ".join(f"{label} {p:.2f}" for label, p in probabilities.items())
 
 
 @verb(app, "evaluate")

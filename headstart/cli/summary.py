@@ -54,6 +54,10 @@ def show_finetuned(result: Mapping[str, Any], config: Any) -> None:
         show(f"test {task_scores(task, test)}, {test['rows']} rows")
     elif test:
         show(accuracy_line("test accuracy", test) + f", macro-F1 {test['macro_f1']:.4f}")
+    if (found := result.get("calibration")) and found["temperature"] is not None:
+        errors = found["test"] or found["valid"]
+        change = f"{errors['ece_before']:.4f} to {errors['ece_after']:.4f} on the {'test' if found['test'] else 'validation'} rows"
+        show(f"temperature {found['temperature']:.3f}: expected calibration error from {change}")
     if told := ", ".join(f"{name} {common[name]:.4f}" for name in PARTS if name in common):
         constant = f"majority class '{common['label']}'" if task == "classify" else f"always '{common['label']}'"
         show(f"{constant}: {told}")

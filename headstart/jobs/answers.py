@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NotRequired, TypedDict
 
 from headstart.images.captions import CaptionFacts
+from headstart.jobs.probability_calibration import CalibrationAnswer
 from headstart.tasks.distill import DistillScores
 from headstart.tasks.metrics import LanguageScores
 from headstart.tasks.retrieve import MatchScores
@@ -46,6 +47,7 @@ class FinetuneAnswer(TypedDict):
     test: dict[str, Any] | None  # under their usual names; without_overlap: of rows that are not training rows
     commonest: dict[str, str | float]  # what the majority class scores
     overlapping_test_rows: int | None
+    calibration: CalibrationAnswer
 
 
 class TranslateFacts(PairFacts):

@@ -48,10 +48,18 @@ def classifier_card(cfg: FinetuneConfig, data: Labelled, result: Mapping[str, An
         else ""
     )
     title = TITLES[target.task] + ("" if target.task == "regression" else f": {', '.join(map(plain, data.labels))}")
+    temperature = result["calibration"]["temperature"]
+    scaled = ""
+    if target.task == "classify":
+        scaled = (
+            f" The logits are divided by a temperature of {temperature:.3f}, fitted on {len(data.valid)} validation rows."
+            if temperature is not None
+            else f" The probabilities are not calibrated ({result['calibration']['reason']})."
+        )
     return (
         f"# {title}\n\nTrained by Headstart from {start} "
         f"(trained: {cfg.scope}) on {len(data.train)} rows of {named(cfg.data.train)}, seed {cfg.train.seed}. "
-        f"{contrastive}{score}\n"
+        f"{contrastive}{score}{scaled}\n"
     )
 
 

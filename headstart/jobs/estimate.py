@@ -74,7 +74,9 @@ def estimate(cfg: JobConfig) -> Cost:
     """Parameters, tokens, steps, seconds, memory and disk of a run with these settings, on this machine."""
     threads, kind = prepare_device(cfg.train), job_class(cfg)
     if isinstance(cfg, FinetuneConfig) and cfg.base not in PRESETS:
-        open_base(cfg.base, cfg.allow_pickle)  # the first time imports libraries, which a study does once for all cells
+        open_base(
+            cfg.base, cfg.allow_pickle, cfg.init == "pretrained"
+        )  # the first time imports libraries, which a study does once for all cells
     began = time.perf_counter()
     job = kind.prepare(kind.for_estimate(cfg), Kept(), Watch())
     opening = time.perf_counter() - began

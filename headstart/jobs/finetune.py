@@ -14,32 +14,31 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from headstart.bases.at_hand import is_distilled
 from headstart.bases.features import FrozenFeatures
 from headstart.bases.linear_probe import Probe, best_probe, install, probe_poolings, probing_seconds, rows_to_fit
 from headstart.bases.lora import add_lora, merge_lora
-from headstart.bases.pretrained import open_base, within
+from headstart.bases.pretrained import open_base
 from headstart.bases.verbalizer import prompted_probe, start_from_words
 from headstart.config import FinetuneConfig
-from headstart.data import Task
-from headstart.errors import ConfigError
 from headstart.jobs.answers import FinetuneAnswer, FinetuneFacts
 from headstart.jobs.cards import classifier_card
+from headstart.jobs.continued import continue_from, continued_notes, take_head
 from headstart.jobs.contrastive import FittedHead, pair_notes
 from headstart.jobs.job import Job, Kept, run_job
+from headstart.jobs.probability_calibration import ProbabilityCalibration
 from headstart.jobs.receipt import FinetuneReceipt, Moved, finetune_receipt, moved
+from headstart.jobs.resolved import head_spec, poolings, refuse_for_task, resolved, shape_and_tokenizer, with_prompt
 from headstart.models.base import freeze
 from headstart.models.heads import POOLS, ClassHead, Model, NumberHead, freeze_transform
-from headstart.prompts import AUTO, CALIBRATED_ON, prompts_for
+from headstart.prompts import CALIBRATED_ON
 from headstart.runs.checkpoint import Progress, load_weights, weights
-from headstart.runs.model_dir import HeadSpec, Saved, build_model, write_model
+from headstart.runs.model_dir import Saved, build_model, write_model
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
-from headstart.shapes import PRESETS, ModelConfig, Pool, pools_to_try, usual_pool
+from headstart.shapes import PRESETS, Pool, pools_to_try, usual_pool
 from headstart.targets.labels import Labels
 from headstart.targets.numbers import Numbers
 from headstart.targets.target import Scores, Target, prediction_records
-from headstart.targets.tasks import TARGETS
 from headstart.tasks.classify import (
     ClassBatch,
     Classify,
@@ -52,10 +51,9 @@ from headstart.tasks.contrast import Contrast, PairBatches
 from headstart.tasks.zero_shot import matching_bias
 from headstart.text.batch import Batches
 from headstart.text.hygiene import refuse_leaks
-from headstart.text.prompted import prompt_tokens
 from headstart.text.read import text_files
 from headstart.text.split import Labelled, LabelledFacts, draw, split_labelled
-from headstart.text.tokenizer import Tokenizer, tokenizer_for
+from headstart.text.tokenizer import Tokenizer
 
 FEW = 10  # times as many rows as labels are drawn: the base reads those that are drawn, not all for all runs
 
@@ -90,17 +88,20 @@ class Finetuning(Job[FinetuneConfig]):
         """Rows, tokenizer and a model with the weights of the base, or fresh ones."""
         whole = split_labelled(cfg.data)
         data = draw(whole, cfg.data.labels, cfg.data.draw, cfg.data.balanced) if cfg.data.labels else whole
-        _refuse_for_task(cfg, data.target.task)
-        source = None if kept.cfg or cfg.base in PRESETS else open_base(cfg.base, cfg.allow_pickle)
-        shape, tokenizer = _shape_and_tokenizer(cfg, data, source, kept)
+        refuse_for_task(cfg, data.target.task)
+        further = cfg.init == "pretrained"
+        source = None if kept.cfg or cfg.base in PRESETS else open_base(cfg.base, cfg.allow_pickle, further)
+        shape, tokenizer = shape_and_tokenizer(cfg, data, source, kept)
         taken = source if cfg.init == "pretrained" else None
-        cfg = _resolved(_with_prompt(cfg, kept.cfg, data, shape, taken), shape, data)
-        pools = _pools(cfg, kept.cfg, shape, pretrained=taken is not None)
+        cfg, data = continue_from(cfg, kept.cfg, taken, data)
+        cfg = resolved(with_prompt(cfg, kept.cfg, data, shape, taken), shape, data)
+        pools = poolings(cfg, kept.cfg, shape, pretrained=taken is not None)
         torch.manual_seed(cfg.train.seed)
-        model = build_model(shape, _head_spec(cfg, data, pools[0], tokenizer, shape))
+        model = build_model(shape, head_spec(cfg, data, pools[0], tokenizer, shape))
         assert isinstance(model.head, ClassHead)
         if taken:
             load_weights(model.base, weights(taken.model.base))
+            take_head(model, taken)
         if cfg.class_weights:
             model.head.weights.copy_(class_weights(data.train, data.labels))
         if taken and cfg.whole_prompt:
@@ -112,8 +113,8 @@ class Finetuning(Job[FinetuneConfig]):
         )
         unlabelled = _sample([e.text for e in [*whole.train, *whole.valid]])
         features = FrozenFeatures(model, tokenizer, cfg, _read_by_base(cfg, whole, data, unlabelled), pools)
-        # Fresh weights have nothing to probe.
-        probes = _probes(cfg, model.head, pools, features, text, valid) if taken else ()
+        # Fresh weights have nothing to probe, and a head that is trained further needs no other start.
+        probes = _probes(cfg, model.head, pools, features, text, valid) if taken and not cfg.head_labels else ()
         pool = best_probe(probes).pool if probes else pools[0]
         if not cfg.prompt:
             model.head.pool = POOLS[pool]
@@ -150,6 +151,10 @@ class Finetuning(Job[FinetuneConfig]):
             refuse_leaks(facts["hygiene"])
         return facts
 
+    @cached_property
+    def calibration(self) -> ProbabilityCalibration:
+        return ProbabilityCalibration(self.cfg.temperature_scaling, len(self.data.valid), self.data.target.task)
+
     @property
     def truncated(self) -> dict[str, int]:
         return {"train": self.text.cut, "valid": self.valid.cut, "test": self.test.cut}
@@ -160,10 +165,17 @@ class Finetuning(Job[FinetuneConfig]):
     def notes(self) -> Iterator[str]:
         data, facts = self.data, self._facts
         yield from data.notes(facts)
+        yield from continued_notes(self.cfg, data)
         if self.cfg.prompt:
             words = ", ".join(f"{label} = {word}" for label, word in self.cfg.label_words.items())
             yield f"Prompt: {self.cfg.prompt!r}; label words: {words}."
-        elif self.cfg.fit_head and self.source and self.cfg.init == "pretrained" and not self.probes:
+        elif (
+            self.cfg.fit_head
+            and self.source
+            and self.cfg.init == "pretrained"
+            and not self.probes
+            and not self.cfg.head_labels
+        ):
             yield "Note: a label has no training rows, so the head starts from random weights, not from a linear probe."
         if len(self.probes) > 1 and self.probes[0].accuracy is not None:
             scores = ", ".join(f"{probe.pool} {probe.accuracy:.3f}" for probe in self.probes)
@@ -176,9 +188,11 @@ class Finetuning(Job[FinetuneConfig]):
             yield f"Note: texts longer than the base's context were cut: {cut} rows."
         if self.fitted_head:
             yield from pair_notes(self.cfg, data)
+        if self.cfg.temperature_scaling and self.calibration.reason and data.target.task == "classify":
+            yield f"Note: probabilities will not be calibrated: {self.calibration.reason}."
 
     def receipt(self) -> FinetuneReceipt:
-        return finetune_receipt(self.cfg, self.model, self.source, self.probes)
+        return finetune_receipt(self.cfg, self.model, self.source, self.probes, self.data.labels)
 
     def finish_training(self) -> None:
         if self.cfg.scope == "lora":
@@ -187,6 +201,7 @@ class Finetuning(Job[FinetuneConfig]):
             self.fitted_head(self.model)
         if self.cfg.prompt and self.cfg.calibrate and not self.data.valid:
             self._calibrate()
+        self.calibration.fit(self.model, self.valid, self.cfg.train.device)
 
     def _calibrate(self) -> None:
         """Shift the biases until the classes have the shares of the labelled rows among all training texts."""
@@ -212,12 +227,14 @@ class Finetuning(Job[FinetuneConfig]):
     def scores(self, run: Run, progress: Progress) -> FinetuneAnswer:
         hygiene, tested = self._facts["hygiene"], bool(self.data.test) and self.cfg.predictions != "none"
         overlap = hygiene["overlapping_rows"]["test"] if hygiene else []
+        run.write_json("conformal.json", {"method": "lac", "scores": self.calibration.scores})
         task = self.data.target.task
         found: FinetuneAnswer = {
             "valid": progress.best,
             "test": self._tested(run, overlap) if tested else None,
             "commonest": self.data.majority_scores(),
             "overlapping_test_rows": len(overlap) if hygiene else None,
+            "calibration": self.calibration.answer(),
         }
         return found if task == "classify" else {**found, "task": task}
 
@@ -225,6 +242,7 @@ class Finetuning(Job[FinetuneConfig]):
         """Predict the test rows; scores with and without those that overlap with training rows."""
         target, truth, with_texts = self.decided, self.test.targets, self.cfg.predictions == "texts"
         outputs = self.test.outputs(self.model, self.cfg.train.device)
+        self.calibration.measure(outputs, truth)
         run.write_lines("predictions.jsonl", prediction_records(self.data.test, target, outputs, with_texts))
         if self.cfg.predictions == "validation" and self.data.valid:
             held_out = self.valid.outputs(self.model, self.cfg.train.device)
@@ -245,11 +263,12 @@ class Finetuning(Job[FinetuneConfig]):
 
     def save(self, folder: Path, card: str) -> None:
         pool = self.cfg.pool or usual_pool(self.cfg.model)
-        head = _head_spec(self.cfg, self.data, pool, self.tokenizer, self.cfg.model)
+        head = head_spec(self.cfg, self.data, pool, self.tokenizer, self.cfg.model)
         if isinstance(self.decided, Labels):
             head = replace(head, thresholds=self.decided.thresholds)
         if isinstance(self.decided, Numbers) and isinstance(self.model.head, NumberHead):
             self.model.head.rescale(self.decided.mean, self.decided.spread)
+        head = replace(head, temperature=self.calibration.temperature)
         write_model(folder, Saved(self.model, self.tokenizer, self.cfg.model, head), card)
 
     @classmethod
@@ -274,75 +293,8 @@ class Finetuning(Job[FinetuneConfig]):
             "reading_seconds": round(reading, 6),  # of one text
             "probing_seconds": round(probing, 3),
             "before_seconds": round(reading * len(rows_to_fit(train)) + probing, 3),
-            "closing_seconds": round(reading * (len(self.data.test) + refit), 3),
+            "closing_seconds": round(reading * (valid + len(self.data.test) + refit), 3),
         }
-
-
-def _shape_and_tokenizer(
-    cfg: FinetuneConfig, data: Labelled, source: Saved | None, kept: Kept[FinetuneConfig]
-) -> tuple[ModelConfig, Tokenizer]:
-    if kept.cfg and kept.tokenizers:
-        return kept.cfg.model, kept.tokenizers["tokenizer.json"]
-    if source:
-        return within(source.config, cfg.context), source.tokenizer
-    if cfg.init == "pretrained":
-        raise ConfigError(
-            f"The preset '{cfg.base}' has no weights. Give a pretrained run as --base, or train from nothing with "
-            "--init scratch."
-        )
-    tokenizer = tokenizer_for([e.text for e in data.train], cfg.tokenizer)
-    return cfg.model.model_copy(update={"vocab": tokenizer.size}), tokenizer
-
-
-def _with_prompt(
-    cfg: FinetuneConfig, before: FinetuneConfig | None, data: Labelled, shape: ModelConfig, taken: Saved | None
-) -> FinetuneConfig:
-    """`cfg` with its template and all label words, where it has a prompt."""
-    if not cfg.prompt:
-        return cfg
-    if before:
-        return cfg.model_copy(update={"prompt": before.prompt, "label_words": before.label_words})
-    if taken and (taken.fresh or is_distilled(cfg.base)):
-        raise ConfigError(
-            f"{cfg.base} has no language head, which a prompt needs. Take a causal or masked language model such as smollm2, "
-            "or leave out --prompt."
-        )
-    templates = () if cfg.prompt == AUTO else (cfg.prompt,)
-    prompt = prompts_for(data.labels, shape.causal, templates, cfg.label_words)[0]
-    return cfg.model_copy(update={"prompt": prompt.template, "label_words": prompt.words})
-
-
-def _pools(
-    cfg: FinetuneConfig, before: FinetuneConfig | None, shape: ModelConfig, pretrained: bool
-) -> tuple[Pool, ...]:
-    """The poolings to choose among, the usual one first."""
-    if cfg.prompt:
-        return ("last",)
-    settled = cfg.pool or (before.pool if before else None)
-    return (settled,) if settled else pools_to_try(shape) if pretrained else (usual_pool(shape),)
-
-
-def _head_spec(cfg: FinetuneConfig, data: Labelled, pool: Pool, tokenizer: Tokenizer, shape: ModelConfig) -> HeadSpec:
-    prompt = cfg.whole_prompt
-    tail = prompt_tokens(prompt, tokenizer, shape.causal).tail if prompt else 0
-    calibrated = cfg.calibrate and not data.valid
-    task = data.target.task
-    biased = task != "classify" or (
-        bool(prompt) and (calibrated or cfg.scope == "head")
-    )  # of a calibration and a probe
-    return HeadSpec("classify", data.target.names, pool, cfg.head_dropout, cfg.long, prompt, tail, biased, task)
-
-
-def _refuse_for_task(cfg: FinetuneConfig, task: Task) -> None:
-    """Settings that are for one class per row alone."""
-    given = {"--prompt": cfg.prompt, "--objective contrastive": cfg.objective == "contrastive", "--class-weights": cfg.class_weights}  # fmt: skip
-    if task != "classify" and any(given.values()):
-        flag = next(flag for flag, there in given.items() if there)
-        raise ConfigError(f"{flag} is for rows with one class each; the task here is {task}. Leave it out.")
-    if cfg.score and cfg.score not in TARGETS[task].titles:
-        raise ConfigError(
-            f"score = '{cfg.score}': the scores of the task {task} are {', '.join(TARGETS[task].titles)}."
-        )
 
 
 def _sample(texts: Sequence[str]) -> list[str]:
@@ -381,17 +333,3 @@ def _probes(
     if not cfg.fit_head and len(pools) == 1:
         return ()
     return probe_poolings(head, pools, features, (text.texts, text.targets), (valid.texts, valid.targets))
-
-
-def _resolved(cfg: FinetuneConfig, shape: ModelConfig, data: Labelled) -> FinetuneConfig:
-    """`cfg` with what the data and the base decide."""
-    if cfg.long == "window" and not shape.causal and shape.context < 3:
-        raise ConfigError(
-            "--long window: a context of 2 tokens holds a start and an end, and nothing of the text. Give --context 3 or more."
-        )
-    per_epoch = -(-len(data.train) // (cfg.train.batch_size * cfg.train.accumulate))
-    steps = cfg.usual_steps(per_epoch, few=bool(cfg.data.labels) and not data.valid)
-    train = cfg.train.scheduled(steps, eval_every=per_epoch if data.valid else steps // 10)
-    if not train.lr:
-        train = train.model_copy(update={"lr": cfg.usual_rate(shape)})
-    return cfg.model_copy(update={"model": shape, "train": train})

@@ -8,6 +8,7 @@ from typing import Any, NotRequired, TypedDict
 from headstart.bases.linear_probe import Probe
 from headstart.bases.lora import plain_name
 from headstart.config import FinetuneConfig
+from headstart.jobs.continued import HeadReceipt, head_receipt
 from headstart.models.base import Base
 from headstart.models.dual import DualEncoder
 from headstart.models.heads import Model
@@ -47,7 +48,7 @@ def transfer(model: Model, source: Saved | None) -> Transfer:
     }
 
 
-class FinetuneReceipt(Transfer):
+class FinetuneReceipt(Transfer, HeadReceipt):
     """receipt.json of a classifier."""
 
     base: str
@@ -60,9 +61,15 @@ class FinetuneReceipt(Transfer):
 
 
 def finetune_receipt(
-    cfg: FinetuneConfig, model: Model, source: Saved | None, probes: Sequence[Probe]
+    cfg: FinetuneConfig, model: Model, source: Saved | None, probes: Sequence[Probe], labels: list[str]
 ) -> FinetuneReceipt:
     """What a classifier took over, and what its head starts from."""
+    head, found = head_receipt(cfg, model, labels), transfer(model, source if cfg.init == "pretrained" else None)
+    if cfg.head_labels:
+        own = [name for name in found["new"] if name.startswith("head.")]
+        found["new"] = sorted(set(found["new"]) - set(own))
+        found["unused"] = sorted(set(found["unused"]) - set(own))
+        found["copied"] = sorted({*found["copied"], *own} - set(head["extended"]))
     start = next((probe.c for probe in probes if probe.pool == cfg.pool), None) if cfg.fit_head else None
     return {
         "base": cfg.base,
@@ -72,7 +79,8 @@ def finetune_receipt(
         "pool": cfg.pool,
         "usual_pool": usual_pool(cfg.model),
         "probe_accuracy": {probe.pool: probe.accuracy for probe in probes},
-        **transfer(model, source if cfg.init == "pretrained" else None),
+        **found,
+        **head,
     }
 
 

@@ -68,7 +68,7 @@ VERBS: Mapping[str, Verb] = {
     "generate": Verb(
         ("read", "text"), write="--plot", text="--tokens --temperature --top-k --top-p --seed --top"
     ),
-    "predict": Verb(("read", "text"), read="--file --also", text=f"--text-column {DECODING}", switch="--strip-nul"),
+    "predict": Verb(("read", "text"), read="--file --also", text=f"--text-column --abstain-below --coverage {DECODING}", switch="--strip-nul --quiet"),
     "evaluate": Verb(("read",), text=f"--unit {COLUMNS}", switch="--strip-nul"),
     "inspect": Verb(
         ("read", "text"),
@@ -132,7 +132,7 @@ VERBS: Mapping[str, Verb] = {
     ),
 }  # fmt: skip
 WORD_SETTINGS = {  # of --set: those that hold words which are no names of files
-    "activation", "arms", "caption_column", "cell", "device", "encoding", "file_column", "group_column", "hold_out", "init",
+    "activation", "arms", "caption_column", "cell", "device", "encoding", "file_column", "group_column", "head_labels", "hold_out", "init",
     "label_column", "label_words", "long", "models", "norm", "objective", "objectives", "on_bad_bytes", "pool", "positions", "predictions",
     "preset", "projection", "prompt", "prompts", "samples", "scope", "score", "size", "source_column", "split", "start", "target_column", "text_column", "unit",
 }  # fmt: skip

@@ -11,8 +11,8 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -54,6 +54,27 @@ def write_file(path: Path, data: bytes) -> None:
             raise
 
     attempt(path, write, len(data))
+
+
+@contextmanager
+def draft_file(path: Path) -> Iterator[Path]:
+    """A file beside `path` to be written in the block: it becomes `path` at the end of it, or is removed."""
+    draft = _draft(path)
+    try:
+        make_folder(path.parent)
+        yield draft
+        descriptor = os.open(draft, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(draft, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise _refusal(path, error, draft.stat().st_size if draft.exists() else 0) from None
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
 def write_folder(path: Path, files: Mapping[str, bytes]) -> None:

@@ -71,6 +71,7 @@ class HeadSpec:
     biased: bool = False  # the class head has a bias, also where that of transformers has none
     task: Task = "classify"
     thresholds: tuple[float, ...] = ()  # of several labels
+    temperature: float | None = None  # that the weights of the class head were divided by, once they were trained
 
     @property
     def pooling(self) -> Pooling:
@@ -174,6 +175,7 @@ def _head_of(described: Mapping[str, Any], tokenizer: Tokenizer, causal: bool, s
         biased=described.get("biased") is True,
         task=_task_of(described),
         thresholds=tuple(map(float, described.get("thresholds", ()))),
+        temperature=described.get("temperature"),
     )
 
 
@@ -249,6 +251,7 @@ def _ours(cfg: ModelConfig, spec: HeadSpec) -> Mapping[str, Any]:
         **({"biased": spec.biased} if spec.prompt or spec.task != "classify" else {}),
         **({"task": spec.task} if spec.task != "classify" else {}),
         **({"thresholds": list(spec.thresholds)} if spec.thresholds else {}),
+        **({"temperature": spec.temperature} if spec.temperature is not None else {}),
     }
 
 

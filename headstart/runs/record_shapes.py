@@ -180,6 +180,23 @@ class _Commonest(Shape):
     test: float | None = None
 
 
+class _CalibrationErrors(Shape):
+    ece_before: float
+    ece_after: float
+
+
+class _Calibration(Shape):
+    temperature: float | None
+    test: _CalibrationErrors | None
+
+
+class Conformal(Shape):
+    """conformal.json: the nonconformity of the validation rows, sorted"""
+
+    method: Literal["lac"]
+    scores: list[Annotated[float, Field(ge=0, le=1)]]
+
+
 class Finetuned(_Result):
     task: Task = "classify"
     valid: _ValidScores | _TaskScores | None
@@ -187,6 +204,7 @@ class Finetuned(_Result):
     commonest: _Commonest
     overlapping_test_rows: int | None
     trained_parameters: int
+    calibration: _Calibration | None = None
 
     @model_validator(mode="after")
     def scores_are_of_the_task(self) -> Self:

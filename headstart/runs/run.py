@@ -13,6 +13,7 @@
       model/             Hugging Face layout
       predictions.jsonl  the test rows, once
       valid_predictions.jsonl   fine-tuning in a study: the validation rows
+      conformal.json     fine-tuning: the nonconformity of the validation rows, for label sets
       result.json        written last, atomically: present = finished
 
 A file is written under a temporary name, forced to disk, and renamed: a reader sees all of it or none.

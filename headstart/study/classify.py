@@ -246,7 +246,11 @@ def _shape(folder: Path) -> str:
     """Equal for two models that are the same before training: shape and tokenizer."""
     if Run(folder.parent).there:
         config = Run.open(folder.parent).config
-        if not isinstance(config, (PretrainConfig, FinetuneConfig)):
+        if isinstance(config, FinetuneConfig):
+            raise ConfigError(
+                f"{folder.parent} is a classifier already, and has seen its own rows. Give the pretrained run it was made from as --base."
+            )
+        if not isinstance(config, PretrainConfig):
             raise ModelError(f"{folder.parent} holds {kind_of(config).noun}, which is no base of a classifier.")
         shape, tokenizer = config.model, (folder / "tokenizer.json").read_bytes()
     else:

@@ -62,6 +62,8 @@ def pictures(results: Results) -> Iterator[Picture]:
         yield epochs(results)
     if results.pretraining:
         yield costs(results, results.all_labels)
+    if any(arm.abstention.coverage and arm.kind != "majority" for arm in results.at(results.all_labels)):
+        yield abstention(results)
     for arm in results.at(results.all_labels):
         if arm.confusion and len(arm.confusion) == len(results.label_names):
             yield confusion(results, arm)
@@ -185,6 +187,23 @@ def costs(results: Results, labels: int) -> Picture:
     )
     axis.grid(color=INK, alpha=0.12, linewidth=0.6)
     return Picture("costs", f"Test {results.score_name} by minutes: {'; '.join(told)}.", figure)
+
+
+@style()
+def abstention(results: Results) -> Picture:
+    """Accuracy against coverage: each arm on the test rows that it is surest of."""
+    figure, (axis,) = axes(1, WIDTH, 3.4)
+    look, told = looks(results), []
+    for arm in results.at(results.all_labels):
+        if arm.kind == "majority" or not arm.abstention.coverage:  # always equally sure
+            continue
+        x, y = ([100 * share for share in part] for part in (arm.abstention.coverage, arm.abstention.accuracy))
+        axis.plot(x, y, **_line(look[arm.name]), markevery=4, label=brief(arm.name))
+        told.append(f"{arm.name} {y[len(y) // 2 - 1]:.1f} % on half of the rows, {y[-1]:.1f} % on all")
+    axis.set(xlabel="coverage, % of the test rows, the surest first", ylabel="accuracy on these rows, %")
+    axis.grid(axis="y", color=INK, alpha=0.12, linewidth=0.6)
+    _legend(figure, axis)
+    return Picture("abstention", f"Accuracy against coverage: {'; '.join(told)}.", figure)
 
 
 @style()

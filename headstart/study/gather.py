@@ -22,13 +22,13 @@ from headstart.runs.records import read_json
 from headstart.runs.run import Run
 from headstart.schema import parse, read_toml
 from headstart.shapes import PRESETS
+from headstart.study.abstention import abstention, calibration
 from headstart.study.compared import compared
 from headstart.study.mistakes import disagreements, mistakes
 from headstart.study.overlap import overlapping
 from headstart.study.plan import CONSTANT, NEEDS_NO_LABELS, BaseRun, StudyConfig, arms_of, leading_score
 from headstart.study.results import (
     ArmResult,
-    Calibration,
     Cost,
     Curves,
     Data,
@@ -59,7 +59,7 @@ from headstart.study.statistics import (
 )
 from headstart.study.taken import CellResult, StudyFile, Taken, go_on, missing_cells, result_of, take, unfinished
 from headstart.study.verdict import verdict
-from headstart.targets.class_scores import brier, calibration_error, confusion
+from headstart.targets.class_scores import confusion
 from headstart.text.split import Labelled, split_labelled
 
 
@@ -160,13 +160,14 @@ class _Study:
         scores = np.array(values, dtype=np.float64)
         return _summary(mean_interval(scores, heaviest=self.target.heaviest(score, self.truth)), scores)
 
-    def _calibration(self, t: Taken) -> Calibration:
+    def _certainty(self, t: Taken) -> dict[str, Any]:
+        """Calibration and the curve of abstaining, of classes alone."""
         if self.target.task != "classify":
-            return Calibration()
-        truth = self.truth.tolist()
-        shared = [(calibration_error(p, truth), brier(p, truth)) for p in t.outputs]
-        ece, brier_score = np.mean(shared, axis=0).tolist()
-        return Calibration(ece=ece, brier=brier_score)
+            return {}
+        return {
+            "calibration": calibration(t.outputs, self.truth.tolist(), t.results),
+            "abstention": abstention(t.outputs, self.truth),
+        }
 
     def _confusion(self, t: Taken) -> list[list[Number]]:
         """Summed over seeds."""
@@ -197,7 +198,7 @@ class _Study:
             accuracy=measures.get("accuracy"),
             macro_f1=measures.get("macro_f1"),
             measures={score: measure for score, measure in measures.items() if score not in ("accuracy", "macro_f1")},
-            calibration=self._calibration(t),
+            **self._certainty(t),
             overlapping_test_rows=len(overlap),
             clean=Score(mean=without.value, interval=_interval(without)) if without else None,
             rate=t.rate,

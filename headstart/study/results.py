@@ -93,6 +93,14 @@ class Summary(Score):
 class Calibration(Part):
     ece: float | None = None
     brier: float | None = None
+    ece_before: float | None = None  # temperature scaling
+
+
+class Abstention(Part):
+    """The accuracy on the rows that an arm is surest of, and their share of all test rows."""
+
+    coverage: list[float] = []
+    accuracy: list[float] = []
 
 
 class Cost(Part):
@@ -119,6 +127,7 @@ class ArmResult(Summary):
     macro_f1: Summary | None = None
     measures: dict[str, Summary] = {}  # further scores, of tasks that have others
     calibration: Calibration = Calibration()
+    abstention: Abstention = Abstention()
     overlapping_test_rows: int | None = None  # with training rows
     clean: Score | None = None  # without those
     rate: float | None = None  # learning rate (of a logistic regression: C), where it was chosen

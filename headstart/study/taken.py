@@ -48,6 +48,7 @@ class CellResult(TypedDict, total=False):
     parameters: int
     trained_parameters: int
     valid: dict[str, Any] | None
+    calibration: dict[str, Any] | None
 
 
 @dataclass(frozen=True)

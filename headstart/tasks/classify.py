@@ -136,14 +136,21 @@ class ClassifyText:
         """Every row once."""
         return in_order(self.lengths, EVALUATED_AT_ONCE, self.collate)
 
+    @torch.inference_mode()
     def outputs(self, model: Model, device: str) -> NDArray[np.float64]:
         """What the model predicts for each row, (rows, K), in the order of the rows."""
-        with torch.inference_mode():
-            if self.features is not None:
-                vectors = self._read.to(device)
-            else:
-                vectors = vectors_of(model, self.rows, self.owner, len(self.texts), self.pad, device)
-            return outputs_of(model, vectors)
+        return outputs_of(model, self._vectors(model, device))
+
+    @torch.inference_mode()
+    def logits(self, model: Model, device: str) -> Tensor:
+        """What the head makes of each row, (rows, C), in the order of the rows."""
+        vectors = self._vectors(model, device)
+        return model.eval().head.logits(vectors)
+
+    def _vectors(self, model: Model, device: str) -> Tensor:
+        if self.features is not None:
+            return self._read.to(device)
+        return vectors_of(model, self.rows, self.owner, len(self.texts), self.pad, device)
 
     @cached_property
     def _read(self) -> Tensor:
@@ -239,4 +246,4 @@ def predicted(
 def class_weights(rows: Sequence[Example], labels: Sequence[str]) -> Tensor:
     """Weights under which every class counts alike, however many rows it has."""
     counts = Counter(e.label for e in rows)
-    return torch.tensor([len(rows) / (len(labels) * counts[label]) for label in labels])
+    return torch.tensor([len(rows) / (len(labels) * max(1, counts[label])) for label in labels])

@@ -44,6 +44,31 @@ def arrow_columns(path: Path, names: Sequence[str], reading: Reading) -> Iterato
         raise DataError(f"{path}: the file has no rows.", "DATA_EMPTY")
 
 
+def arrow_schema(path: Path, reading: Reading) -> Any:
+    """The names and types of all columns, as pyarrow has them."""
+    with _complaints(path):
+        return _schema(path, reading.mapped(path))
+
+
+def arrow_batches(path: Path, reading: Reading, rows: int) -> Iterator[Any]:
+    """Batches of at most `rows` rows with all columns, as pyarrow has them."""
+    from pyarrow import BufferReader, Table, ipc
+    from pyarrow.parquet import ParquetFile
+
+    data = reading.mapped(path)
+    with _complaints(path):
+        if _is_parquet(path):
+            file = ParquetFile(BufferReader(data))
+            groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+            _must_not_swell(path, data, file.metadata.num_rows, sum(group.total_byte_size for group in groups))
+            batches = file.iter_batches(batch_size=rows)
+        else:
+            batches = ipc.open_stream(BufferReader(data))
+        for batch in batches:
+            batch.validate(full=True)  # a damaged one can otherwise take the whole process down
+            yield from Table.from_batches([batch]).to_batches(max_chunksize=rows)
+
+
 @contextmanager
 def _complaints(path: Path) -> Iterator[None]:
     import pyarrow

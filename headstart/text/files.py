@@ -10,6 +10,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from io import BytesIO, TextIOWrapper
 from itertools import count
@@ -145,14 +146,22 @@ class Reading:
 
     def decoded(self, path: Path, encoding: str) -> str:
         """The text of a file, line ends made \\n, bad bytes replaced if they are to be."""
+        with self.text_file(path, encoding) as file:
+            return "".join(iter(lambda: file.read(STRETCH), ""))
+
+    def text_file(self, path: Path, encoding: str) -> TextIOWrapper:
+        """A file to read text from, line ends made \\n, bad bytes replaced if they are to be, which are counted first."""
         if encoding in ("utf-16", "utf-32"):  # given by a mark: without one, it is utf-16-le or the like
             self._marked[str(path)] = encoding
         strict = self.how.on_bad_bytes == "fail"
-        text = self._text(path, encoding, "strict" if strict else "replace")
-        if not strict and "\ufffd" in text:  # which may also stand in the file itself
-            itself = self._text(path, encoding, "ignore").count("\ufffd")
-            self._replaced[str(path)] = text.count("\ufffd") - itself
-        return text
+        if not strict and (marks := self._marks(path, encoding, "replace")):  # which may also stand in the file itself
+            self._replaced[str(path)] = marks - self._marks(path, encoding, "ignore")
+        raw = self.opened(path)
+        try:
+            return TextIOWrapper(raw, encoding, "strict" if strict else "replace")
+        except LookupError:
+            raw.close()
+            raise
 
     def stripped(self, text: str, place: str) -> str:
         """`text` without its NUL characters, if they are to be left out."""
@@ -161,9 +170,10 @@ class Reading:
         self._nuls[place] = text.count("\0")
         return text.replace("\0", "")
 
-    def _text(self, path: Path, encoding: str, errors: str) -> str:
-        with self.opened(path) as raw, TextIOWrapper(raw, encoding, errors) as file:  # every line end becomes \n
-            return "".join(iter(lambda: file.read(STRETCH), ""))
+    def _marks(self, path: Path, encoding: str, errors: str) -> int:
+        """How often U+FFFD stands in a file that is decoded so."""
+        with self.opened(path) as raw, TextIOWrapper(raw, encoding, errors) as file:
+            return sum(stretch.count("\ufffd") for stretch in iter(lambda: file.read(STRETCH), ""))
 
 
 PLAIN = Reading(ReadConfig())  # changes nothing; for callers that do not ask for notes
@@ -171,6 +181,43 @@ PLAIN = Reading(ReadConfig())  # changes nothing; for callers that do not ask fo
 
 def read_text(path: Path, reading: Reading = PLAIN) -> str:
     """The text of one file: byte-order marks obeyed and removed, line ends turned into \\n."""
+    encoding = _encoding(path, reading)
+    with _decoding(path, reading, encoding):
+        text = reading.stripped(reading.decoded(path, encoding), str(path))
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise DataError(
+            f"{path}, line {line}: a NUL character. This is not plain text; if it is UTF-16 without a byte-order "
+            "mark, try --encoding utf-16-le. If it is text all the same, --strip-nul leaves them out.",
+            "DATA_BINARY",
+        )
+    _must_be_text(path, sum(1 for _ in _CONTROLS.finditer(text)), len(text), is_blank(text))
+    return text
+
+
+def stream_lines(path: Path, reading: Reading = PLAIN) -> Iterator[str]:
+    """The lines of one file as `read_text` has them, one at a time, so that a file larger than the memory can be read.
+
+    What only the whole text shows (a file without text, many control characters) is refused after the last line.
+    """
+    encoding, controls, size, blank = _encoding(path, reading), 0, 0, True
+    with _decoding(path, reading, encoding), reading.text_file(path, encoding) as file:
+        for number, line in enumerate(file, start=1):
+            line = reading.stripped(line, f"{path}, line {number}")
+            if "\0" in line:
+                raise DataError(
+                    f"{path}, line {number}: a NUL character. This is not plain text; if it is UTF-16 without a "
+                    "byte-order mark, try --encoding utf-16-le. If it is text all the same, --strip-nul leaves them out.",
+                    "DATA_BINARY",
+                )
+            controls += sum(1 for _ in _CONTROLS.finditer(line))
+            size, blank = size + len(line), blank and is_blank(line)
+            yield line
+    _must_be_text(path, controls, size, blank)
+
+
+def _encoding(path: Path, reading: Reading) -> str:
+    """The encoding of a file that may be read as text; a DataError for what is not text."""
     with reading.opened(path) as file:
         beginning = file.read(8)
     kind = _OFFICE.get(path.suffix.lower())
@@ -179,26 +226,25 @@ def read_text(path: Path, reading: Reading = PLAIN) -> str:
         raise DataError(f"{path}: this is {kind}, not text.", "DATA_BINARY")
     if reading.how.max_line_bytes:
         _check_lines(path, reading, reading.how.max_line_bytes)
-    encoding = next((name for bom, name in _BOMS.items() if beginning.startswith(bom)), reading.how.encoding)
+    return next((name for bom, name in _BOMS.items() if beginning.startswith(bom)), reading.how.encoding)
+
+
+@contextmanager
+def _decoding(path: Path, reading: Reading, encoding: str) -> Iterator[None]:
+    """One sentence for bytes that cannot be decoded."""
     try:
-        text = reading.stripped(reading.decoded(path, encoding), str(path))
+        yield
     except UnicodeError:
         raise DataError(_undecodable(path, reading, encoding), "DATA_ENCODING") from None
     except (LookupError, ValueError):
         raise DataError(f"Unknown encoding '{encoding}'. Try utf-8, cp1252 or latin-1.", "DATA_ENCODING") from None
-    if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        raise DataError(
-            f"{path}, line {line}: a NUL character. This is not plain text; if it is UTF-16 without a byte-order "
-            "mark, try --encoding utf-16-le. If it is text all the same, --strip-nul leaves them out.",
-            "DATA_BINARY",
-        )
-    controls = sum(1 for _ in _CONTROLS.finditer(text))
-    if controls > max(FEW_CONTROLS, len(text) // 1000):
+
+
+def _must_be_text(path: Path, controls: int, size: int, blank: bool) -> None:
+    if controls > max(FEW_CONTROLS, size // 1000):
         raise DataError(f"{path}: {controls} control characters in it. This is not plain text.", "DATA_BINARY")
-    if is_blank(text):
+    if blank:
         raise DataError(f"{path}: the file is empty.", "DATA_EMPTY")
-    return text
 
 
 def is_blank(text: str) -> bool:

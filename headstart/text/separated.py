@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headstart.errors import DataError
-from headstart.text.files import Reading, lines
+from headstart.text.files import Reading, lines, read_text, stream_lines
 
 LONGEST_FIELD = 10_000_000  # characters; the csv module stops at 131,072 unless told
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
@@ -20,6 +20,7 @@ CONSISTENT = 0.9  # of the rows that have as many columns as the header, if it i
 ORANGE_TYPES = {"continuous", "c", "numeric", "n", "discrete", "d", "string", "s", "time", "t"}
 ORANGE_FLAGS = {"", "class", "c", "meta", "m", "ignore", "i", "weight", "w"}
 
+_DECLARED = re.compile(r"sep=([,;\t|])\n", re.IGNORECASE)  # as Excel writes it
 Row = tuple[int, list[str]]  # the line where it begins, and its fields
 
 
@@ -36,17 +37,58 @@ def separated(path: Path, text: str, reading: Reading) -> tuple[Header, Iterator
     return _orange(names, rows) if path.suffix.lower() == ".tab" else (Header(names), rows)
 
 
+def stream_separated(path: Path, reading: Reading) -> tuple[Header, Iterator[Row], str]:
+    """The header of such a table, its rows, read as they are asked for, and the separator."""
+    separator = _declared(path, begin := _beginning(path, reading), reading)[0]
+    rows = _streamed(path, separator, 2 if _DECLARED.match(begin) else 1, reading)
+    names = [name.strip() for name in next(rows, (1, []))[1]]
+    header, rows = _orange(names, rows) if path.suffix.lower() == ".tab" else (Header(names), rows)
+    return header, rows, separator
+
+
+def _beginning(path: Path, reading: Reading) -> str:
+    """So much of a file that its separator shows."""
+    begin = ""
+    for line in stream_lines(path, reading):
+        begin += line
+        if len(begin) > SAMPLE:
+            break
+    return begin
+
+
+def _streamed(path: Path, separator: str, first: int, reading: Reading) -> Iterator[Row]:
+    csv.field_size_limit(LONGEST_FIELD)
+    reader = _reader(islice(stream_lines(path, reading), first - 1, None), separator, _usual(path))
+    before = first - 1
+    try:
+        for row in reader:
+            if row:
+                yield first, row
+            first = before + reader.line_num + 1
+    except csv.Error as error:
+        for _ in _rows(path, read_text(path, reading), reading):  # which finds the line of the fault
+            pass
+        raise DataError(f"{path}, line {first}: {error}.", "DATA_QUOTE") from None
+
+
+def _usual(path: Path) -> str:
+    return "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
+
+
+def _declared(path: Path, text: str, reading: Reading) -> tuple[str, int]:
+    """The separator of a table, and the length of the line that declares it."""
+    declared = _DECLARED.match(text)
+    separator = declared[1] if declared else _separator(text, _usual(path))
+    if separator != _usual(path):
+        reading.note(str(path), f"{path}: the columns are separated by {SEPARATORS[separator]}.")
+    return separator, declared.end() if declared else 0
+
+
 def _rows(path: Path, text: str, reading: Reading) -> Iterator[Row]:
     csv.field_size_limit(LONGEST_FIELD)
-    usual = "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
-    first = 1  # the line on which the row in hand begins
-    if declared := re.match(r"sep=([,;\t|])\n", text, re.IGNORECASE):  # as Excel writes it
-        separator, text, first = declared[1], text[declared.end() :], 2
-    else:
-        separator = _separator(text, usual)
-    if separator != usual:
-        reading.note(str(path), f"{path}: the columns are separated by {SEPARATORS[separator]}.")
-    reader, before = _reader(text, separator, usual), first - 1
+    separator, skipped = _declared(path, text, reading)
+    first, text = 2 if skipped else 1, text[skipped:]  # the line on which the row in hand begins
+    reader, before = _reader(lines(text), separator, _usual(path)), first - 1
     try:
         for row in reader:
             if row:  # a blank line has none
@@ -64,10 +106,10 @@ def _rows(path: Path, text: str, reading: Reading) -> Iterator[Row]:
         raise DataError(f"{path}, line {line}: {cause}", "DATA_QUOTE") from None
 
 
-def _reader(text: str, separator: str, usual: str, strict: bool = True) -> Any:
+def _reader(rows: Iterator[str], separator: str, usual: str, strict: bool = True) -> Any:
     if usual == separator == "\t":  # tabs need no quoting, and quotes in such files are part of the text
-        return csv.reader(lines(text), delimiter="\t", quoting=csv.QUOTE_NONE)
-    return csv.reader(lines(text), delimiter=separator, strict=strict)
+        return csv.reader(rows, delimiter="\t", quoting=csv.QUOTE_NONE)
+    return csv.reader(rows, delimiter=separator, strict=strict)
 
 
 def _separator(text: str, usual: str) -> str:
@@ -83,7 +125,7 @@ def _separator(text: str, usual: str) -> str:
 def _consistency(sample: str, separator: str, usual: str) -> float:
     """The share of rows that have as many columns as the header has; 0 where it has only one."""
     try:
-        rows = (len(row) for row in _reader(sample, separator, usual, strict=False) if row)
+        rows = (len(row) for row in _reader(lines(sample), separator, usual, strict=False) if row)
         header, *rest = islice(rows, SAMPLE_ROWS)
     except (csv.Error, ValueError):  # a field that is too long; no rows
         return 0.0

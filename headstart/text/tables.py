@@ -14,7 +14,7 @@ from typing import Any
 from headstart.errors import DataError, did_you_mean
 from headstart.text.arrow import arrow_columns, arrow_names
 from headstart.text.files import PLAIN, Reading, lines, read_text
-from headstart.text.separated import SEPARATORS, Header, separated
+from headstart.text.separated import SEPARATORS, Header, Row, separated
 from headstart.text.visible import is_whole
 
 LONGEST_NUMBER = 4000  # digits; Python refuses longer ones with an error of its own
@@ -48,7 +48,7 @@ def header_of(path: Path, reading: Reading = PLAIN) -> Header:
         case suffix if suffix in SEPARATED:
             return separated(path, read_text(path, reading), reading)[0]
         case ".json" | ".jsonl" | ".ndjson":
-            return Header(list(next(_records(path, reading), ("", {}))[1]))
+            return Header(list(next(json_records(path, reading), ("", {}))[1]))
         case _:
             return Header(arrow_names(path, reading))
 
@@ -76,7 +76,13 @@ def _key(name: str) -> str:
 def _separated(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[list[str]]:
     header, rows = separated(path, read_text(path, reading), reading)
     names = header.names
-    places = [names.index(_column(path, header, column, reading)) for column in wanted]
+    places = [names.index(choose_column(path, header, column, reading)) for column in wanted]
+    for _, row in whole_rows(path, names, rows):
+        yield [row[place] for place in places]
+
+
+def whole_rows(path: Path, names: Sequence[str], rows: Iterator[Row]) -> Iterator[Row]:
+    """The rows of a table of separated values, each of which must have as many columns as the header."""
     for line, row in rows:
         if len(row) != len(names):
             odd = [(line, row), *((n, r) for n, r in rows if len(r) != len(names))]
@@ -86,19 +92,19 @@ def _separated(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterat
                 f"{path}, line {line}: {found}{others}. Is the separator right, is a text that holds it in quotes, and is every quote closed?",
                 "DATA_COLUMNS",
             )
-        yield [row[place] for place in places]
+        yield line, row
 
 
 def _json(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[list[str]]:
     names: list[str] | None = None
-    for where, record in _records(path, reading):
+    for where, record in json_records(path, reading):
         if names is None:
-            names = [_column(path, Header(list(record)), column, reading) for column in wanted]
+            names = [choose_column(path, Header(list(record)), column, reading) for column in wanted]
         missing = [name for name in names if name not in record]
         if missing:
             raise DataError(f"{where}: no '{missing[0]}' in this object ({', '.join(record)}).", "DATA_COLUMNS")
         yield [
-            _as_text(where, name, _as_list(record[name]) if flag == "--label-column" else record[name], reading)
+            as_text(where, name, _as_list(record[name]) if flag == "--label-column" else record[name], reading)
             for name, (_, _, flag) in zip(names, wanted, strict=True)
         ]
 
@@ -114,7 +120,7 @@ def _begins_with_rows(path: Path, reading: Reading) -> bool:
     return bool(re.match(r"\s*(\[\s*\{|\{.*\}\s*\n\s*\{)", begin))
 
 
-def _records(path: Path, reading: Reading) -> Iterator[tuple[str, dict[str, Any]]]:
+def json_records(path: Path, reading: Reading) -> Iterator[tuple[str, dict[str, Any]]]:
     """The objects in a file, and where each of them stands: one a line, or all of them in one list."""
     text = read_text(path, reading)
     if path.suffix.lower() == ".json" and text.lstrip().startswith("["):
@@ -123,7 +129,7 @@ def _records(path: Path, reading: Reading) -> Iterator[tuple[str, dict[str, Any]
     for number, line in enumerate(lines(text), start=1):
         if line.strip():
             where = f"{path}, line {number}"
-            yield where, _json_object(where, line)
+            yield where, json_object(where, line)
 
 
 def _listed(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -151,7 +157,7 @@ def _after_space(text: str, place: int) -> int:
     return found.start() if found else len(text)
 
 
-def _json_object(where: str, line: str) -> dict[str, Any]:
+def json_object(where: str, line: str) -> dict[str, Any]:
     record, end = _decoded(where, line, _after_space(line, 0))
     if line[end:].strip():
         raise DataError(f"{where}, column {end + 1}: not valid JSON (Extra data).", "DATA_JSON")
@@ -213,13 +219,13 @@ _DECODER = json.JSONDecoder(
 
 def _arrow(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[list[str]]:
     header = Header(arrow_names(path, reading))
-    names = [_column(path, header, column, reading) for column in wanted]
+    names = [choose_column(path, header, column, reading) for column in wanted]
     row = 0
     for columns in arrow_columns(path, names, reading):
         for values in zip(*columns, strict=True):
             row += 1
             where = f"{path}, row {row}"
-            yield [_as_text(where, name, value, reading) for name, value in zip(names, values, strict=True)]
+            yield [as_text(where, name, value, reading) for name, value in zip(names, values, strict=True)]
 
 
 def first_few(numbers: Sequence[int]) -> str:
@@ -239,7 +245,7 @@ def _as_list(value: Any) -> Any:
     return value
 
 
-def _as_text(where: str, name: str, value: Any, reading: Reading) -> str:
+def as_text(where: str, name: str, value: Any, reading: Reading) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
@@ -254,7 +260,7 @@ def _as_text(where: str, name: str, value: Any, reading: Reading) -> str:
     return text
 
 
-def _column(path: Path, header: Header, wanted: Wanted, reading: Reading) -> str:
+def choose_column(path: Path, header: Header, wanted: Wanted, reading: Reading) -> str:
     """The wanted column of a table. If several could be meant, the first is, and a note says so."""
     name, usual, flag = wanted
     names, found = header.names, find_column(header, wanted)

@@ -221,8 +221,12 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _use(self, folder: _Folder, names: dict[str, Any]) -> None:
         self.folder_, self.model_ = folder, predict.LoadedClassifier.load(folder.run)
-        self.classes_ = np.array(sorted(names.values()))
-        order = [names[label] for label in self.model_.labels]
+        order = [
+            names.get(label, label) for label in self.model_.labels
+        ]  # a classifier as base brings labels of its own
+        if len({isinstance(label, str) for label in order}) > 1:
+            order = list(map(str, order))
+        self.classes_ = np.array(sorted(order))
         self._columns = [order.index(label) for label in self.classes_.tolist()]
 
 

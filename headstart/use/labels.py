@@ -14,13 +14,25 @@ from headstart.text.read import Example
 
 
 class Prediction(TypedDict):
-    label: Written  # or several, or a number
+    label: Written | None  # or several, or a number; None: the model abstains
     probabilities: dict[str, float]  # of every label, most probable first; none of numbers
+    abstained: NotRequired[bool]  # where that was asked for
+    label_set: NotRequired[list[str]]  # likewise: the labels that hold the right one with the coverage
 
 
 class LabelledText(Prediction):
     text: str
     also: NotRequired[dict[str, Prediction]]  # those of other runs, by name, which the command line adds
+
+
+def without_text(record: LabelledText) -> Prediction:
+    """What stands beside another answer to the same text."""
+    kept: Prediction = {"label": record["label"], "probabilities": record["probabilities"]}
+    if "abstained" in record:
+        kept["abstained"] = record["abstained"]
+    if "label_set" in record:
+        kept["label_set"] = record["label_set"]
+    return kept
 
 
 def known_rows(examples: list[Example], target: Target, data: str | Path) -> list[Example]:

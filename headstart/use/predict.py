@@ -17,6 +17,7 @@ from headstart.runs.model_dir import Saved, read_model
 from headstart.runs.run import Run
 from headstart.targets.class_scores import ClassScores, PerClassScores, class_scores, confusion, scores_by_class
 from headstart.targets.labels import Labels
+from headstart.targets.target import Target
 from headstart.tasks.classify import predicted
 from headstart.text.classes import found_task
 from headstart.text.files import PLAIN, Reading
@@ -43,6 +44,10 @@ class LoadedClassifier:
     def __init__(self, saved: Saved) -> None:
         self.saved = saved
         self.labels = saved.head.labels
+
+    @property
+    def target(self) -> Target:
+        return self.saved.head.target
 
     @classmethod
     def load(cls, run: str | Path) -> LoadedClassifier:
