@@ -22,6 +22,7 @@ STUDIES = ("compare", "translate grid", "match compare")
 COMPARE, GRID, TOWERS = ((verb,) for verb in STUDIES)
 WHICH = ("which",)
 DECODE = ("translate apply", "translate evaluate")
+EMBED = ("embed",)
 TABLES = (
     *FINETUNE,
     *COMPARE,
@@ -32,10 +33,10 @@ TABLES = (
     "data check",
     "data table",
 )  # with a column of labels
-FILES = (*TRAIN, *COMPARE, *WHICH, "predict", "evaluate", "inspect", "translate evaluate", "match evaluate", "data check", "data table")  # fmt: skip
-OPENS = (*PRETRAIN, *FINETUNE, *MATCH, *COMPARE, *WHICH, *TOWERS, *DECODE, "export", "inspect", "generate", "predict", "evaluate", "params", "search", "match evaluate", "match classify")  # fmt: skip
+FILES = (*TRAIN, *COMPARE, *WHICH, *EMBED, "predict", "evaluate", "inspect", "translate evaluate", "match evaluate", "data check", "data table")  # fmt: skip
+OPENS = (*PRETRAIN, *FINETUNE, *MATCH, *COMPARE, *WHICH, *TOWERS, *DECODE, *EMBED, "export", "inspect", "generate", "predict", "evaluate", "params", "search", "match evaluate", "match classify")  # fmt: skip
 PNG, SVG, HTML = (".png",), (".svg",), (".html", ".htm")
-BARS = (*TRAIN, *STUDIES, *WHICH, "demo", "search", "match evaluate", "match classify", "lab run")
+BARS = (*TRAIN, *STUDIES, *WHICH, *EMBED, "demo", "search", "match evaluate", "match classify", "lab run")
 EVERY = (*FILES, *OPENS, *BARS, "runs", "report", "data list", "data get", "lab list", "lab table")
 RUNS = ("export", "inspect", "generate", "predict", "evaluate", "match evaluate", "match classify", *DECODE)  # fmt: skip
 
@@ -80,6 +81,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("PAIRS...", "Tables of pairs, one per data set.", GRID, "data", many=True, required=True, place=placed),
         Flag("PAIRS", "A table of captions, a folder or a pack.", TOWERS, "data", required=True, place=placed),
         Flag("RUN", "A finished run directory.", RUNS, required=True, complete=runs),
+        Flag("RUN|BASE", "A run, or an external model: minilm, mpnet, smollm2, a folder, hf:NAME.", EMBED, required=True, complete=runs),
         Flag("RUN|PRESET", "A run; gpt, bert or classic; or a model of translate train.", ("params",), required=True),
         Flag("prompt", "The text to continue.", ("generate",), default=""),
         Flag("TEXT...", "Texts to label.", ("predict",), many=True),
@@ -111,6 +113,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--unit", "For plain text: line, sentence or document.", ("data check",), default="line"),
         Flag("--file", "Texts to label: one per line, or a table.", ("predict",)),
         Flag("--file", "Texts to translate: one per line.", ("translate apply",)),
+        Flag("--file", "Texts to embed: one per line, or a table.", EMBED),
         Flag("--data", "Labelled rows: adds the evidence for each label, and what each layer knows.", ("inspect",)),
         Flag("--rows", "Maximum rows of a label to take from --data.", ("inspect",), kind=int, default=50, least=1),
         Flag("--int8", "For onnx: also write it with 8-bit matrices, and score both on these labelled rows.", ("export",)),
@@ -137,7 +140,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--split", "texts or words. [default: as in training]", DECODE),
         Flag("--hold-out", "A source to keep out of training; may be given several times. [default: none]", TRANSLATE, "data.hold_out",
              many=True),
-        Flag("--text-column", "Column of the text. [default: found by its name]", (*PRETRAIN, "predict", *TABLES), "data.text_column"),
+        Flag("--text-column", "Column of the text. [default: found by its name]", (*PRETRAIN, *EMBED, "predict", *TABLES), "data.text_column"),
         Flag("--label-column", "Column of the label. [default: found by its name]", TABLES, "data.label_column"),
         Flag("--source-column", "Column of the source. [default: found by its name]", (*TRANSLATE, "translate evaluate"), "data.source_column"),
         Flag("--target-column", "Column of the target. [default: found by its name]", (*TRANSLATE, "translate evaluate"), "data.target_column"),
@@ -161,6 +164,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--also", "Another run, or .onnx file, to compare; may be given several times.", ("predict",), many=True),
         Flag("--model", "A run of match train, a folder with a CLIP model, hf:NAME. [default: the newest such run in runs/; where there is "
              "none, and for the pack emoji, one trained on emoji]", ("search",), complete=runs),
+        Flag("--normalize", "yes or no: scale vectors to length 1. [default: as the base declares]", EMBED),
         Flag("--vocab", "For a preset: entries of its vocabulary.", ("params",), kind=int),
         Flag("--head", "For a preset: lm or classify.", ("params",), default="lm"),
         Flag("--labels", "For --head classify: how many.", ("params",), kind=int, default=2, least=2),
@@ -259,7 +263,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--to", "hf (a folder for transformers) or onnx (a file for onnxruntime).", ("export",), default="hf"),
         Flag("--out", "The folder, or the .onnx file, to make.", ("export",), default="exported"),
         Flag("--out", "The .csv file to write.", ("data table",), default="rows.csv"),
-        Flag("--overwrite", "Replace the file if it is there.", ("data table",), kind=bool),
+        Flag("--out", "The .parquet, .jsonl or .npy file to write.", EMBED, default="vectors.parquet"),
+        Flag("--overwrite", "Replace the file if it is there.", (*EMBED, "data table"), kind=bool),
         Flag("--escape-formulas", "Put ' before cells that a spreadsheet would compute: = + - @.", ("data table",), kind=bool),
         Flag("--out", "The lab's folder; an interrupted lab continues there. [default: runs/labs/NAME]", ("lab run",), kind=Path),
         Flag("--sheet", "Leave the answers blank: sheet.html instead of report.html.", ("lab run",), kind=bool),

@@ -69,6 +69,9 @@ VERBS: Mapping[str, Verb] = {
         ("read", "text"), write="--plot", text="--tokens --temperature --top-k --top-p --seed --top"
     ),
     "predict": Verb(("read", "text"), read="--file --also", text=f"--text-column {DECODING}", switch="--strip-nul"),
+    "embed": Verb(
+        ("read",), read="--file", write="--out", text=f"--normalize --text-column {DECODING}", switch="--overwrite --strip-nul --quiet"
+    ),
     "evaluate": Verb(("read",), text=f"--unit {COLUMNS}", switch="--strip-nul"),
     "inspect": Verb(
         ("read", "text"),

@@ -11,10 +11,10 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from headstart.errors import ResourceError
 from headstart.quantities import data_size
@@ -54,6 +54,25 @@ def write_file(path: Path, data: bytes) -> None:
             raise
 
     attempt(path, write, len(data))
+
+
+@contextmanager
+def drafted(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to bit by bit, which is at `path` when the block ends, and nowhere if it fails."""
+    draft = _draft(path)
+    try:
+        _make_folder(path.parent)
+        with open(draft, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise _refusal(path, error, draft.stat().st_size if draft.exists() else 0) from None
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
 def write_folder(path: Path, files: Mapping[str, bytes]) -> None:

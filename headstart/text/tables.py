@@ -48,7 +48,7 @@ def header_of(path: Path, reading: Reading = PLAIN) -> Header:
         case suffix if suffix in SEPARATED:
             return separated(path, read_text(path, reading), reading)[0]
         case ".json" | ".jsonl" | ".ndjson":
-            return Header(list(next(_records(path, reading), ("", {}))[1]))
+            return Header(list(next(json_records(path, reading), ("", {}))[1]))
         case _:
             return Header(arrow_names(path, reading))
 
@@ -76,7 +76,7 @@ def _key(name: str) -> str:
 def _separated(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[list[str]]:
     header, rows = separated(path, read_text(path, reading), reading)
     names = header.names
-    places = [names.index(_column(path, header, column, reading)) for column in wanted]
+    places = [names.index(the_column(path, header, column, reading)) for column in wanted]
     for line, row in rows:
         if len(row) != len(names):
             odd = [(line, row), *((n, r) for n, r in rows if len(r) != len(names))]
@@ -91,13 +91,13 @@ def _separated(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterat
 
 def _json(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[list[str]]:
     names: list[str] | None = None
-    for where, record in _records(path, reading):
+    for where, record in json_records(path, reading):
         if names is None:
-            names = [_column(path, Header(list(record)), column, reading) for column in wanted]
+            names = [the_column(path, Header(list(record)), column, reading) for column in wanted]
         missing = [name for name in names if name not in record]
         if missing:
             raise DataError(f"{where}: no '{missing[0]}' in this object ({', '.join(record)}).", "DATA_COLUMNS")
-        yield [_as_text(where, name, record[name], reading) for name in names]
+        yield [as_text(where, name, record[name], reading) for name in names]
 
 
 def _begins_with_rows(path: Path, reading: Reading) -> bool:
@@ -111,7 +111,7 @@ def _begins_with_rows(path: Path, reading: Reading) -> bool:
     return bool(re.match(r"\s*(\[\s*\{|\{.*\}\s*\n\s*\{)", begin))
 
 
-def _records(path: Path, reading: Reading) -> Iterator[tuple[str, dict[str, Any]]]:
+def json_records(path: Path, reading: Reading) -> Iterator[tuple[str, dict[str, Any]]]:
     """The objects in a file, and where each of them stands: one a line, or all of them in one list."""
     text = read_text(path, reading)
     if path.suffix.lower() == ".json" and text.lstrip().startswith("["):
@@ -210,13 +210,13 @@ _DECODER = json.JSONDecoder(
 
 def _arrow(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[list[str]]:
     header = Header(arrow_names(path, reading))
-    names = [_column(path, header, column, reading) for column in wanted]
+    names = [the_column(path, header, column, reading) for column in wanted]
     row = 0
     for columns in arrow_columns(path, names, reading):
         for values in zip(*columns, strict=True):
             row += 1
             where = f"{path}, row {row}"
-            yield [_as_text(where, name, value, reading) for name, value in zip(names, values, strict=True)]
+            yield [as_text(where, name, value, reading) for name, value in zip(names, values, strict=True)]
 
 
 def first_few(numbers: Sequence[int]) -> str:
@@ -229,7 +229,7 @@ def first_few(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers[:5])) + more
 
 
-def _as_text(where: str, name: str, value: Any, reading: Reading) -> str:
+def as_text(where: str, name: str, value: Any, reading: Reading) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
@@ -244,7 +244,7 @@ def _as_text(where: str, name: str, value: Any, reading: Reading) -> str:
     return text
 
 
-def _column(path: Path, header: Header, wanted: Wanted, reading: Reading) -> str:
+def the_column(path: Path, header: Header, wanted: Wanted, reading: Reading) -> str:
     """The wanted column of a table. If several could be meant, the first is, and a note says so."""
     name, usual, flag = wanted
     names, found = header.names, find_column(header, wanted)

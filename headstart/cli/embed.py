@@ -1,0 +1,66 @@
+"""The verbs about embeddings: embed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from headstart.cli.app import app, reading_of, verb
+from headstart.cli.flags import Given
+from headstart.cli.terminal import Bar, show, show_json, show_notes
+from headstart.errors import UserError
+from headstart.quantities import counted
+
+
+@verb(app, "embed")
+def embed(given: Given) -> None:
+    """Embed texts with RUN|BASE: one vector for each. Written with every column of the input."""
+    from headstart.hub.packs import located
+    from headstart.text.columns import Table
+    from headstart.use.encode import LoadedEncoder
+    from headstart.use.vectors import write_vectors
+
+    source, out = _source(given), new_file(given)
+    normalize = _yes_or_no(given["--normalize"])
+    reading, quiet = reading_of(given), given["--quiet"]
+    table = Table.open(located(source), given["--text-column"], reading)
+    result = write_vectors(out, table, LoadedEncoder.load(given["RUN|BASE"], normalize), Bar(quiet))
+    show_notes([*reading.notes(), *_text_notes(result["blank"], result["truncated"])], quiet)
+    if given["--json"]:
+        show_json(result)
+        return
+    length = ", length 1" if result["normalized"] else ""
+    show(f"{out}: {counted(result['rows'], 'vector')} of {result['width']} numbers ({result['pool']} pooling{length})")
+
+
+def _source(given: Given) -> str:
+    if not given["--file"]:
+        raise UserError(f"Missing --file: the texts to {given.verb}, one per line, or a table.")
+    return str(given["--file"])
+
+
+def new_file(given: Given) -> Path:
+    """The file to write, which is not there yet or may be replaced, and is not the one to read."""
+    out = Path(given["--out"])
+    if (
+        given["--file"]
+        and os.path.exists(out)
+        and os.path.exists(given["--file"])
+        and os.path.samefile(out, given["--file"])
+    ):
+        raise UserError(f"--out takes another file than --file, not '{out}'.")
+    if os.path.lexists(out) and not given["--overwrite"]:
+        raise UserError(f"{out} already exists. Choose another --out, or give --overwrite.", "FILE_EXISTS")
+    return out
+
+
+def _yes_or_no(word: str | None) -> bool | None:
+    if word not in (None, "yes", "no"):
+        raise UserError(f"--normalize takes yes or no, not '{word}'.")
+    return None if word is None else word == "yes"
+
+
+def _text_notes(blank: int, truncated: int) -> list[str]:
+    notes = [f"{counted(blank, 'text')} {'is' if blank == 1 else 'are'} blank."] if blank else []
+    longer = f"{counted(truncated, 'text', 'was', 'were')} longer than the context and truncated."
+    return [*notes, longer] if truncated else notes
