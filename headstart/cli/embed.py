@@ -1,4 +1,4 @@
-"""The verbs about embeddings: embed."""
+"""The verbs about embeddings: embed; and the part of search that is about texts."""
 
 from __future__ import annotations
 
@@ -64,3 +64,46 @@ def _text_notes(blank: int, truncated: int) -> list[str]:
     notes = [f"{counted(blank, 'text')} {'is' if blank == 1 else 'are'} blank."] if blank else []
     longer = f"{counted(truncated, 'text', 'was', 'were')} longer than the context and truncated."
     return [*notes, longer] if truncated else notes
+
+
+def holds_texts(name: str) -> bool:
+    """Whether what is to be searched is a file of texts; a folder is one of images."""
+    from headstart.hub.packs import located
+    from headstart.text.tables import TABLES
+
+    path = Path(located(name))
+    return os.path.isfile(path) and path.suffix.lower() in (".txt", *TABLES)
+
+
+def queries(given: Given) -> list[str]:
+    """Those of the command line, then those of --file."""
+    from headstart.hub.packs import located
+    from headstart.text.read import read_lines
+
+    reading = reading_of(given)
+    found = list(given["QUERY..."] or [])
+    if given["--file"]:
+        found += [line for line in read_lines(located(given["--file"]), None, reading) if line.strip()]
+    show_notes(reading.notes(), given["--quiet"])
+    if not found:
+        raise UserError("Nothing to look for: give a QUERY, or --file.")
+    return found
+
+
+def search_texts(given: Given, asked: list[str]) -> None:
+    """The nearest texts of each query."""
+    from headstart.hub.packs import located
+    from headstart.text.read import read_lines
+    from headstart.use.text_search import TextSearch
+
+    for flag in ("--png", "--html", "--target", "--strict"):
+        if given.values[flag]:
+            raise UserError(f"{flag} is for images; {given['IMAGES|TEXTS']} holds texts.")
+    reading = reading_of(given)
+    texts = read_lines(located(given["IMAGES|TEXTS"]), given["--text-column"], reading)
+    show_notes(reading.notes(), given["--quiet"])
+    found = TextSearch.over(texts, given["--model"] or "minilm", Bar(given["--quiet"])).find(asked, given["--top"])
+    if given["--json"]:
+        show_json([each.data() for each in found])
+    else:
+        show("\n\n".join(map(str, found)))

@@ -23,6 +23,7 @@ COMPARE, GRID, TOWERS = ((verb,) for verb in STUDIES)
 WHICH = ("which",)
 DECODE = ("translate apply", "translate evaluate")
 EMBED = ("embed",)
+SEARCH = ("search",)
 TABLES = (
     *FINETUNE,
     *COMPARE,
@@ -33,7 +34,7 @@ TABLES = (
     "data check",
     "data table",
 )  # with a column of labels
-FILES = (*TRAIN, *COMPARE, *WHICH, *EMBED, "predict", "evaluate", "inspect", "translate evaluate", "match evaluate", "data check", "data table")  # fmt: skip
+FILES = (*TRAIN, *COMPARE, *WHICH, *EMBED, *SEARCH, "predict", "evaluate", "inspect", "translate evaluate", "match evaluate", "data check", "data table")  # fmt: skip
 OPENS = (*PRETRAIN, *FINETUNE, *MATCH, *COMPARE, *WHICH, *TOWERS, *DECODE, *EMBED, "export", "inspect", "generate", "predict", "evaluate", "params", "search", "match evaluate", "match classify")  # fmt: skip
 PNG, SVG, HTML = (".png",), (".svg",), (".html", ".htm")
 BARS = (*TRAIN, *STUDIES, *WHICH, *EMBED, "demo", "search", "match evaluate", "match classify", "lab run")
@@ -90,8 +91,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("data", "Labelled rows for a classifier, text for a language model.", ("evaluate",), many=True, required=True),
         Flag("PAIRS", "One table of pairs, or two files.", ("translate evaluate",), many=True, required=True),
         Flag("PAIRS", "A table of captions, or a pack.", ("match evaluate",), required=True),
-        Flag("IMAGES", "A folder of .png, .jpg and .webp files, or a pack.", ("search", "match classify"), required=True),
-        Flag("CAPTION...", "What to look for.", ("search",), many=True, required=True),
+        Flag("IMAGES", "A folder of .png, .jpg and .webp files, or a pack.", ("match classify",), required=True),
+        Flag("IMAGES|TEXTS", "A folder of .png, .jpg and .webp files; a table or .txt file of texts, one per line; or a pack.", SEARCH, required=True),
+        Flag("QUERY...", "What to look for: captions of images, or texts.", SEARCH, many=True),
         Flag("files", "Tables or texts: one, or the parts of a split.", ("data check",), many=True, required=True),
         Flag("TEXTS", "A text, one per line; a table; a .tar.gz of text files.", ("data table",), required=True),
         Flag("LABELS", "The labels of TEXTS, one per line.", ("data table",)),
@@ -114,6 +116,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--file", "Texts to label: one per line, or a table.", ("predict",)),
         Flag("--file", "Texts to translate: one per line.", ("translate apply",)),
         Flag("--file", "Texts to embed: one per line, or a table.", EMBED),
+        Flag("--file", "More queries: one per line, or a table.", SEARCH),
         Flag("--data", "Labelled rows: adds the evidence for each label, and what each layer knows.", ("inspect",)),
         Flag("--rows", "Maximum rows of a label to take from --data.", ("inspect",), kind=int, default=50, least=1),
         Flag("--int8", "For onnx: also write it with 8-bit matrices, and score both on these labelled rows.", ("export",)),
@@ -140,7 +143,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--split", "texts or words. [default: as in training]", DECODE),
         Flag("--hold-out", "A source to keep out of training; may be given several times. [default: none]", TRANSLATE, "data.hold_out",
              many=True),
-        Flag("--text-column", "Column of the text. [default: found by its name]", (*PRETRAIN, *EMBED, "predict", *TABLES), "data.text_column"),
+        Flag("--text-column", "Column of the text. [default: found by its name]", (*PRETRAIN, *EMBED, *SEARCH, "predict", *TABLES), "data.text_column"),
         Flag("--label-column", "Column of the label. [default: found by its name]", TABLES, "data.label_column"),
         Flag("--source-column", "Column of the source. [default: found by its name]", (*TRANSLATE, "translate evaluate"), "data.source_column"),
         Flag("--target-column", "Column of the target. [default: found by its name]", (*TRANSLATE, "translate evaluate"), "data.target_column"),
@@ -163,7 +166,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--before", "The run that RUN was tuned from: adds what changed, on --data or the texts.", ("inspect",)),
         Flag("--also", "Another run, or .onnx file, to compare; may be given several times.", ("predict",), many=True),
         Flag("--model", "A run of match train, a folder with a CLIP model, hf:NAME. [default: the newest such run in runs/; where there is "
-             "none, and for the pack emoji, one trained on emoji]", ("search",), complete=runs),
+             "none, and for the pack emoji, one trained on emoji. For texts: a pretrained run, a classifier or an external model, minilm by default]", SEARCH,
+             complete=runs),
         Flag("--normalize", "yes or no: scale vectors to length 1. [default: as the base declares]", EMBED),
         Flag("--vocab", "For a preset: entries of its vocabulary.", ("params",), kind=int),
         Flag("--head", "For a preset: lm or classify.", ("params",), default="lm"),
@@ -252,8 +256,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--show", "Only this, once or more: probabilities, lens, labels, attribution, attention.", ("inspect",), many=True),
         Flag("--top", "Most probable tokens to show at each place.", ("inspect",), kind=int, default=6, least=1),
         Flag("--top", "Show the K most probable tokens at each place.", ("generate",), kind=int, default=0, least=0),
-        Flag("--top", "Images to show for each caption.", ("search",), kind=int, default=10, least=1),
-        Flag("--target", "The wanted image, by file or caption: reports its rank for each caption, and the effect of each word.", ("search",)),
+        Flag("--top", "Images or texts to show for each query.", SEARCH, kind=int, default=10, least=1),
+        Flag("--target", "The wanted image, by file or caption: reports its rank for each caption, and the effect of each word.", SEARCH),
         Flag("--layer", "Layer whose attention is shown first; 0 = the last.", ("inspect",), kind=int, default=0, least=0),
         Flag("--head", "Head whose attention is shown first: mean, rollout or 1, 2, ...", ("inspect",), default="mean"),
         Flag("--label", "Label to attribute to the tokens; else the most probable.", ("inspect",)),

@@ -84,7 +84,11 @@ VERBS: Mapping[str, Verb] = {
         ("read",), write="--html --png --svg", text="--vocab --head --labels --hidden --size --context --set", switch="--tree"
     ),
     "search": Verb(
-        ("read", "text"), read="--model", write="--png --html", text="--top --target", switch="--strict --quiet"
+        ("read", "text"),
+        read="--model --file",
+        write="--png --html",
+        text=f"--top --target --text-column {DECODING}",
+        switch="--strict --strip-nul --quiet",
     ),
     "export": Verb(("read",), read="--int8", write="--out", text="--to --text-column --label-column"),
     "runs": Verb(("read",)),
