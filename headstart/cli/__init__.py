@@ -3,7 +3,21 @@
 Results go to stdout, progress and notes to stderr. Heavy imports stay inside the verbs, so --help is instant.
 """
 
-from headstart.cli import data, embed, export, inspect, lab, learn, look, match, study, translate, which
+from headstart.cli import audit, data, embed, export, inspect, lab, learn, look, match, study, translate, which
 from headstart.cli.app import app
 
-__all__ = ["app", "data", "embed", "export", "inspect", "lab", "learn", "look", "match", "study", "translate", "which"]
+__all__ = [
+    "app",
+    "audit",
+    "data",
+    "embed",
+    "export",
+    "inspect",
+    "lab",
+    "learn",
+    "look",
+    "match",
+    "study",
+    "translate",
+    "which",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from headstart.cli.app import app, reading_of, verb
@@ -42,16 +43,16 @@ def _source(given: Given) -> str:
 def new_file(given: Given) -> Path:
     """The file to write, which is not there yet or may be replaced, and is not the one to read."""
     out = Path(given["--out"])
-    if (
-        given["--file"]
-        and os.path.exists(out)
-        and os.path.exists(given["--file"])
-        and os.path.samefile(out, given["--file"])
-    ):
-        raise UserError(f"--out takes another file than --file, not '{out}'.")
-    if os.path.lexists(out) and not given["--overwrite"]:
-        raise UserError(f"{out} already exists. Choose another --out, or give --overwrite.", "FILE_EXISTS")
+    may_be_written(out, [given["--file"]], given["--overwrite"])
     return out
+
+
+def may_be_written(out: Path, read: Sequence[str], overwrite: bool) -> None:
+    """Refuse to write over a file that is read, or over another without --overwrite."""
+    if out.exists() and any(os.path.exists(file) and os.path.samefile(out, file) for file in read):
+        raise UserError(f"--out takes another file than those that are read, not '{out}'.")
+    if os.path.lexists(out) and not overwrite:
+        raise UserError(f"{out} already exists. Choose another --out, or give --overwrite.", "FILE_EXISTS")
 
 
 def _yes_or_no(word: str | None) -> bool | None:

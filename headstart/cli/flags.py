@@ -24,20 +24,22 @@ WHICH = ("which",)
 DECODE = ("translate apply", "translate evaluate")
 EMBED = ("embed",)
 SEARCH = ("search",)
+AUDIT = ("audit",)
 TABLES = (
     *FINETUNE,
     *COMPARE,
     *WHICH,
+    *AUDIT,
     "evaluate",
     "inspect",
     "export",
     "data check",
     "data table",
 )  # with a column of labels
-FILES = (*TRAIN, *COMPARE, *WHICH, *EMBED, *SEARCH, "predict", "evaluate", "inspect", "translate evaluate", "match evaluate", "data check", "data table")  # fmt: skip
-OPENS = (*PRETRAIN, *FINETUNE, *MATCH, *COMPARE, *WHICH, *TOWERS, *DECODE, *EMBED, "export", "inspect", "generate", "predict", "evaluate", "params", "search", "match evaluate", "match classify")  # fmt: skip
+FILES = (*TRAIN, *COMPARE, *WHICH, *AUDIT, *EMBED, *SEARCH, "predict", "evaluate", "inspect", "translate evaluate", "match evaluate", "data check", "data table")  # fmt: skip
+OPENS = (*PRETRAIN, *FINETUNE, *MATCH, *COMPARE, *WHICH, *TOWERS, *DECODE, *EMBED, *AUDIT, "export", "inspect", "generate", "predict", "evaluate", "params", "search", "match evaluate", "match classify")  # fmt: skip
 PNG, SVG, HTML = (".png",), (".svg",), (".html", ".htm")
-BARS = (*TRAIN, *STUDIES, *WHICH, *EMBED, "demo", "search", "match evaluate", "match classify", "lab run")
+BARS = (*TRAIN, *STUDIES, *WHICH, *EMBED, *AUDIT, "demo", "search", "match evaluate", "match classify", "lab run")
 EVERY = (*FILES, *OPENS, *BARS, "runs", "report", "data list", "data get", "lab list", "lab table")
 RUNS = ("export", "inspect", "generate", "predict", "evaluate", "match evaluate", "match classify", *DECODE)  # fmt: skip
 
@@ -47,6 +49,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
              "scratch alone gpt, bert or classic; may be given several times.", COMPARE, "bases", many=True, place=placed_base, complete=runs),
         Flag("--base", "A pretrained run or an external model to rank; may be given several times. [default: packs in the cache, runs below runs/]",
              WHICH, "bases", many=True, complete=runs),
+        Flag("--base", "A pretrained run or an external model whose probes judge the labels, beside TF-IDF; may be given several times. [default: minilm]",
+             AUDIT, "bases", many=True, complete=runs),
         Flag("--packs", "Download the packs of models, word vectors and the lexicon that are missing, and rank them too.", WHICH, kind=bool),
         Flag("--minutes", "Time limit: the sample of rows shrinks, and slow bases are skipped, to keep it.", WHICH, kind=float, default=5.0, least=0),
         Flag("--then", "compare: run the study of the best base.", WHICH),
@@ -102,7 +106,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("DIR...", "Folders of labs that were run.", ("lab table",), kind=Path, many=True, required=True),
         Flag("CORPUS", "Text: .txt, .csv, .tsv, .jsonl, .parquet, or folders.", PRETRAIN, "data.paths", many=True, place=placed,
              needed="a CORPUS: files or folders of text"),
-        Flag("DATA", "Labelled rows: .csv, .tsv, .jsonl, .parquet or a folder.", (*FINETUNE, *COMPARE, *WHICH), "data.train", place=placed, needed="DATA"),
+        Flag("DATA", "Labelled rows: .csv, .tsv, .jsonl, .parquet or a folder.", (*FINETUNE, *COMPARE, *WHICH, *AUDIT), "data.train", place=placed, needed="DATA"),
         Flag("PAIRS", "One .tsv, .csv, .jsonl or .txt of pairs, or two files, line by line.", TRANSLATE, "data.pairs", many=True,
              place=placed, needed="PAIRS: a table of pairs, or two files"),
         Flag("PAIRS", "A .csv, .tsv or .jsonl of file and caption; or a folder with pairs.csv, a pack.", MATCH, "data.pairs", place=placed,
@@ -116,6 +120,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--file", "Texts to label: one per line, or a table.", ("predict",)),
         Flag("--file", "Texts to translate: one per line.", ("translate apply",)),
         Flag("--file", "Texts to embed: one per line, or a table.", EMBED),
+        Flag("--apply", "A table of suspects, edited: writes DATA with the labels that it suggests. [default: none]", AUDIT),
         Flag("--file", "More queries: one per line, or a table.", SEARCH),
         Flag("--data", "Labelled rows: adds the evidence for each label, and what each layer knows.", ("inspect",)),
         Flag("--rows", "Maximum rows of a label to take from --data.", ("inspect",), kind=int, default=50, least=1),
@@ -134,7 +139,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--valid", "Validation rows. [default: held out from DATA]", (*FINETUNE, *COMPARE), "data.valid", place=placed),
         Flag("--test", "Test rows. [default: held out from DATA]", (*FINETUNE, *COMPARE), "data.test", place=placed),
         Flag("--valid", "Validation rows, which count among the training rows here. [default: none]", WHICH, "data.valid", place=placed),
-        Flag("--test", "Test rows, which are not opened; none are held out from DATA then. [default: held out from DATA]", WHICH, "data.test",
+        Flag("--test", "Test rows, which are not opened; none are held out from DATA then. [default: held out from DATA]", (*WHICH, *AUDIT), "data.test",
              place=placed),
         Flag("--valid", "Validation pairs; given twice: two files. [default: held out from PAIRS]", TRANSLATE, "data.valid", many=True,
              place=placed),
@@ -268,7 +273,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--out", "The folder, or the .onnx file, to make.", ("export",), default="exported"),
         Flag("--out", "The .csv file to write.", ("data table",), default="rows.csv"),
         Flag("--out", "The .parquet, .jsonl or .npy file to write.", EMBED, default="vectors.parquet"),
-        Flag("--overwrite", "Replace the file if it is there.", (*EMBED, "data table"), kind=bool),
+        Flag("--out", "The .csv file to write. [default: suspects.csv; with --apply corrected.csv]", AUDIT),
+        Flag("--overwrite", "Replace the file if it is there.", (*EMBED, *AUDIT, "data table"), kind=bool),
         Flag("--escape-formulas", "Put ' before cells that a spreadsheet would compute: = + - @.", ("data table",), kind=bool),
         Flag("--out", "The lab's folder; an interrupted lab continues there. [default: runs/labs/NAME]", ("lab run",), kind=Path),
         Flag("--sheet", "Leave the answers blank: sheet.html instead of report.html.", ("lab run",), kind=bool),
@@ -304,7 +310,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--clean-labels", "Merge labels that differ only by white space or case, and count them.",
              (*FINETUNE, *COMPARE, *WHICH, "evaluate", "data check"), "data.clean_labels", bool),
         Flag("--balanced", "With --labels: draw equally many rows of each class.", (*FINETUNE, *COMPARE, *WHICH), "data.balanced", bool),
-        Flag("--any-labels", "Accept labels that look like numbers, ids or lists.", (*FINETUNE, *COMPARE, *WHICH), "data.any_labels", bool),
+        Flag("--any-labels", "Accept labels that look like numbers, ids or lists.", (*FINETUNE, *COMPARE, *WHICH, *AUDIT), "data.any_labels", bool),
         Flag("--strict-leakage", "Refuse test rows that are also training rows.", (*FINETUNE, *COMPARE), "strict_leakage", bool),
         Flag("--strict", "Refuse images that cannot be used, instead of leaving them out.",
              (*MATCH, "match evaluate", "match classify", "search"), "data.strict", bool),

@@ -58,6 +58,9 @@ VERBS: Mapping[str, Verb] = {
     "which": Verb(
         ("read",), read="--base --valid --test", write="--plot", text=f"--minutes --labels {COLUMNS}", switch="--strip-nul --quiet"
     ),
+    "audit": Verb(
+        ("read",), read="--base --test --apply", write="--out", text=COLUMNS, switch="--overwrite --strip-nul --quiet"
+    ),
     "compare": Verb(
         ("read",),
         read="--base --corpus --teacher --vectors --valid --test",

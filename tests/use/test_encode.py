@@ -186,7 +186,7 @@ def test_bad_requests_name_the_remedy(runs: dict[str, Path], table: Path, tmp_pa
     with pytest.raises(DataError, match=r"a column 'embedding' already\. Rename it"):
         write_vectors(tmp_path / "out.jsonl", Table.open(tmp_path / "twice.csv"), encoder)
     assert "Missing --file" in CliRunner().invoke(app, ["embed", str(runs["mlm"])]).stderr
-    assert "takes another file than --file" in embedded(runs["mlm"], table, table, "--overwrite").stderr
+    assert "takes another file than those that are read" in embedded(runs["mlm"], table, table, "--overwrite").stderr
     assert "--normalize takes yes or no, not 'l2'" in embedded(
         runs["mlm"], table, tmp_path / "o.npy", "--normalize", "l2"
     ).stderr  # fmt: skip
