@@ -1,4 +1,4 @@
-"""The verbs about embeddings: embed; and the part of search that is about texts."""
+"""The verbs about embeddings: embed, cluster; and the part of search that is about texts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from pathlib import Path
 
 from headstart.cli.app import app, reading_of, verb
 from headstart.cli.flags import Given
-from headstart.cli.terminal import Bar, show, show_json, show_notes
+from headstart.cli.terminal import Bar, show, show_json, show_notes, show_table
 from headstart.errors import UserError
 from headstart.quantities import counted
+from headstart.runs.disk import write_file
+
+MOST_CLUSTERS = 1000
 
 
 @verb(app, "embed")
@@ -32,6 +35,52 @@ def embed(given: Given) -> None:
         return
     length = ", length 1" if result["normalized"] else ""
     show(f"{out}: {counted(result['rows'], 'vector')} of {result['width']} numbers ({result['pool']} pooling{length})")
+
+
+@verb(app, "cluster")
+def cluster(given: Given) -> None:
+    """Cluster texts by their embeddings with RUN|BASE. Each cluster is named by its characteristic words."""
+    from headstart.hub.packs import located
+    from headstart.show.nearest import shortened
+    from headstart.text.columns import Table
+    from headstart.use.clusters import find_clusters, with_clusters
+    from headstart.use.encode import LoadedEncoder
+
+    source, out, count = _source(given), new_file(given), _count(given["--clusters"])
+    if out.suffix.lower() != ".csv":
+        raise UserError(f"--out takes a .csv file, not '{out}'.")
+    reading, quiet = reading_of(given), given["--quiet"]
+    table = Table.open(located(source), given["--text-column"], reading)
+    texts = [text for part in table.parts(1000) for text in part.texts]
+    vectors = LoadedEncoder.load(given["RUN|BASE"], True).encode(texts, Bar(quiet))
+    found = find_clusters(texts, vectors, count, given["--seed"])
+    write_file(out, with_clusters(table, found).encode())
+    show_notes([*reading.notes(), *_text_notes(table.blank, 0)], quiet)
+    if given["--json"]:
+        show_json({**found.model_dump(mode="json", exclude={"numbers"}), "file": str(out)})
+        return
+    rows = [
+        [
+            *([str(c.number), str(c.size), c.name] if text is c.typical[0] else [""] * 3),
+            str(text.row),
+            shortened(text.text, 70),
+        ]
+        for c in found.clusters
+        for text in c.typical
+    ]
+    show_table(["cluster", "texts", "words", "row", "typical texts"], rows, right=(0, 1, 3))
+    chosen = ", chosen by it" if found.tried else ""
+    scored = "" if found.silhouette is None else f" (silhouette {found.silhouette:.3f}{chosen})"
+    show(f"\n{out}: {counted(found.rows, 'row')} in {counted(len(found.clusters), 'cluster')}{scored}")
+
+
+def _count(word: str) -> int | None:
+    """How many clusters; None: to be chosen."""
+    if word == "auto":
+        return None
+    if not word.isdecimal() or not 2 <= int(word) <= MOST_CLUSTERS:
+        raise UserError(f"--clusters takes auto or a number from 2 to {MOST_CLUSTERS}, not '{word}'.")
+    return int(word)
 
 
 def _source(given: Given) -> str:

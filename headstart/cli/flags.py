@@ -22,7 +22,7 @@ STUDIES = ("compare", "translate grid", "match compare")
 COMPARE, GRID, TOWERS = ((verb,) for verb in STUDIES)
 WHICH = ("which",)
 DECODE = ("translate apply", "translate evaluate")
-EMBED = ("embed",)
+EMBED, CLUSTER = ("embed",), ("cluster",)
 SEARCH = ("search",)
 AUDIT = ("audit",)
 TABLES = (
@@ -36,10 +36,22 @@ TABLES = (
     "data check",
     "data table",
 )  # with a column of labels
-FILES = (*TRAIN, *COMPARE, *WHICH, *AUDIT, *EMBED, *SEARCH, "predict", "evaluate", "inspect", "translate evaluate", "match evaluate", "data check", "data table")  # fmt: skip
-OPENS = (*PRETRAIN, *FINETUNE, *MATCH, *COMPARE, *WHICH, *TOWERS, *DECODE, *EMBED, *AUDIT, "export", "inspect", "generate", "predict", "evaluate", "params", "search", "match evaluate", "match classify")  # fmt: skip
+FILES = (*TRAIN, *COMPARE, *WHICH, *AUDIT, *EMBED, *CLUSTER, *SEARCH, "predict", "evaluate", "inspect", "translate evaluate", "match evaluate", "data check", "data table")  # fmt: skip
+OPENS = (*PRETRAIN, *FINETUNE, *MATCH, *COMPARE, *WHICH, *TOWERS, *DECODE, *EMBED, *CLUSTER, *AUDIT, "export", "inspect", "generate", "predict", "evaluate", "params", "search", "match evaluate", "match classify")  # fmt: skip
 PNG, SVG, HTML = (".png",), (".svg",), (".html", ".htm")
-BARS = (*TRAIN, *STUDIES, *WHICH, *EMBED, *AUDIT, "demo", "search", "match evaluate", "match classify", "lab run")
+BARS = (
+    *TRAIN,
+    *STUDIES,
+    *WHICH,
+    *EMBED,
+    *CLUSTER,
+    *AUDIT,
+    "demo",
+    "search",
+    "match evaluate",
+    "match classify",
+    "lab run",
+)
 EVERY = (*FILES, *OPENS, *BARS, "runs", "report", "data list", "data get", "lab list", "lab table")
 RUNS = ("export", "inspect", "generate", "predict", "evaluate", "match evaluate", "match classify", *DECODE)  # fmt: skip
 
@@ -86,7 +98,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("PAIRS...", "Tables of pairs, one per data set.", GRID, "data", many=True, required=True, place=placed),
         Flag("PAIRS", "A table of captions, a folder or a pack.", TOWERS, "data", required=True, place=placed),
         Flag("RUN", "A finished run directory.", RUNS, required=True, complete=runs),
-        Flag("RUN|BASE", "A run, or an external model: minilm, mpnet, smollm2, a folder, hf:NAME.", EMBED, required=True, complete=runs),
+        Flag("RUN|BASE", "A run, or an external model: minilm, mpnet, smollm2, a folder, hf:NAME.", (*EMBED, *CLUSTER), required=True, complete=runs),
         Flag("RUN|PRESET", "A run; gpt, bert or classic; or a model of translate train.", ("params",), required=True),
         Flag("prompt", "The text to continue.", ("generate",), default=""),
         Flag("TEXT...", "Texts to label.", ("predict",), many=True),
@@ -120,6 +132,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--file", "Texts to label: one per line, or a table.", ("predict",)),
         Flag("--file", "Texts to translate: one per line.", ("translate apply",)),
         Flag("--file", "Texts to embed: one per line, or a table.", EMBED),
+        Flag("--file", "Texts to cluster: one per line, or a table.", CLUSTER),
+        Flag("--clusters", "How many; auto: as many as give the largest silhouette, up to 20.", CLUSTER, default="auto"),
+        Flag("--seed", "Seed of the first centres.", CLUSTER, kind=int, default=0, least=0),
         Flag("--apply", "A table of suspects, edited: writes DATA with the labels that it suggests. [default: none]", AUDIT),
         Flag("--file", "More queries: one per line, or a table.", SEARCH),
         Flag("--data", "Labelled rows: adds the evidence for each label, and what each layer knows.", ("inspect",)),
@@ -148,7 +163,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--split", "texts or words. [default: as in training]", DECODE),
         Flag("--hold-out", "A source to keep out of training; may be given several times. [default: none]", TRANSLATE, "data.hold_out",
              many=True),
-        Flag("--text-column", "Column of the text. [default: found by its name]", (*PRETRAIN, *EMBED, *SEARCH, "predict", *TABLES), "data.text_column"),
+        Flag("--text-column", "Column of the text. [default: found by its name]", (*PRETRAIN, *EMBED, *CLUSTER, *SEARCH, "predict", *TABLES), "data.text_column"),
         Flag("--label-column", "Column of the label. [default: found by its name]", TABLES, "data.label_column"),
         Flag("--source-column", "Column of the source. [default: found by its name]", (*TRANSLATE, "translate evaluate"), "data.source_column"),
         Flag("--target-column", "Column of the target. [default: found by its name]", (*TRANSLATE, "translate evaluate"), "data.target_column"),
@@ -274,7 +289,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--out", "The .csv file to write.", ("data table",), default="rows.csv"),
         Flag("--out", "The .parquet, .jsonl or .npy file to write.", EMBED, default="vectors.parquet"),
         Flag("--out", "The .csv file to write. [default: suspects.csv; with --apply corrected.csv]", AUDIT),
-        Flag("--overwrite", "Replace the file if it is there.", (*EMBED, *AUDIT, "data table"), kind=bool),
+        Flag("--out", "The .csv file to write: every column of the input, and the cluster of each row.", CLUSTER, default="clusters.csv"),
+        Flag("--overwrite", "Replace the file if it is there.", (*EMBED, *CLUSTER, *AUDIT, "data table"), kind=bool),
         Flag("--escape-formulas", "Put ' before cells that a spreadsheet would compute: = + - @.", ("data table",), kind=bool),
         Flag("--out", "The lab's folder; an interrupted lab continues there. [default: runs/labs/NAME]", ("lab run",), kind=Path),
         Flag("--sheet", "Leave the answers blank: sheet.html instead of report.html.", ("lab run",), kind=bool),

@@ -75,6 +75,9 @@ VERBS: Mapping[str, Verb] = {
     "embed": Verb(
         ("read",), read="--file", write="--out", text=f"--normalize --text-column {DECODING}", switch="--overwrite --strip-nul --quiet"
     ),
+    "cluster": Verb(
+        ("read",), read="--file", write="--out", text=f"--clusters --seed --text-column {DECODING}", switch="--overwrite --strip-nul --quiet"
+    ),
     "evaluate": Verb(("read",), text=f"--unit {COLUMNS}", switch="--strip-nul"),
     "inspect": Verb(
         ("read", "text"),
