@@ -117,12 +117,12 @@ def _text_notes(blank: int, truncated: int) -> list[str]:
 
 
 def holds_texts(name: str) -> bool:
-    """Whether what is to be searched is a file of texts; a folder is one of images."""
+    """Whether what is to be searched is a file of texts, by its name; a folder is one of images."""
     from headstart.hub.packs import located
     from headstart.text.tables import TABLES
 
     path = Path(located(name))
-    return os.path.isfile(path) and path.suffix.lower() in (".txt", *TABLES)
+    return not os.path.isdir(path) and path.suffix.lower() in (".txt", *TABLES)
 
 
 def queries(given: Given) -> list[str]:
