@@ -108,7 +108,7 @@ def test_the_table_of_suspects_corrects_the_data(table: Path, base: Path, tmp_pa
     ("line", "says"),
     [
         ("5,film 5 was bright,no,yes", "not the text and label that were audited"),
-        ("5,film 5 was lovely all in all,maybe,yes", "not the text and label that were audited"),
+        ("5,TEXT,yes,no", "not the text and label that were audited"),
         ("500,film 5,no,yes", "has no row 500; it has 120 rows"),
         ("five,film 5,no,yes", "'five' is no number of a row"),
         ("5,TEXT,no,", "'suggested' is blank. Give a label, or delete the line"),
