@@ -3,7 +3,8 @@
 The names below load what they need when they are first used: `import headstart` itself loads no torch.
 
     pretrain, finetune, train_translator, train_matcher   one job each: settings in, a run directory out
-    LoadedLanguageModel, LoadedClassifier, LoadedTranslator, ImageSearch   a finished run put to work
+    LoadedLanguageModel, LoadedClassifier, LoadedEncoder, LoadedTranslator   a finished run put to work
+    TextSearch, ImageSearch                               texts or images by a query
     Inspector, inspect                                    what can be seen inside a model
     LanguageModel, TextClassifier                         the first two jobs as scikit-learn estimators
     compare, Study                                        many runs, compared
@@ -24,10 +25,12 @@ _HOMES = {
     "Inspector": "headstart.use.inspect:Inspector",
     "LanguageModel": "headstart.use.estimator:LanguageModel",
     "LoadedClassifier": "headstart.use.predict:LoadedClassifier",
+    "LoadedEncoder": "headstart.use.encode:LoadedEncoder",
     "LoadedLanguageModel": "headstart.use.language:LoadedLanguageModel",
     "LoadedTranslator": "headstart.use.translate:LoadedTranslator",
     "Study": "headstart.study.study:Study",
     "TextClassifier": "headstart.use.estimator:TextClassifier",
+    "TextSearch": "headstart.use.text_search:TextSearch",
     "compare": "headstart.study.study:compare",
     "finetune": "headstart.jobs.finetune:finetune",
     "inspect": "headstart.use.inspect:inspect",
@@ -46,10 +49,12 @@ __all__ = [
     "Inspector",
     "LanguageModel",
     "LoadedClassifier",
+    "LoadedEncoder",
     "LoadedLanguageModel",
     "LoadedTranslator",
     "Study",
     "TextClassifier",
+    "TextSearch",
     "compare",
     "finetune",
     "inspect",

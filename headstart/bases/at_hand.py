@@ -36,7 +36,7 @@ def must_have_weights(bases: Sequence[str]) -> None:
     """Refuse a preset by its name."""
     if presets := [base for base in bases if base in PRESETS]:
         raise ConfigError(
-            f"The preset '{presets[0]}' has no pretrained weights to rank. Give --base a pretrained run or model, such as "
+            f"The preset '{presets[0]}' has no pretrained weights. Give --base a pretrained run or model, such as "
             f"{MODELS[0]}."
         )
 

@@ -141,7 +141,8 @@ def _declared_pool(folder: Path) -> Pool | None:
         if len(parts) != 1 or not re.fullmatch(r"[\w-]+", parts[0]):
             return None
         modes = json.loads((folder / parts[0] / "config.json").read_text("utf-8"))
-        chosen = [pool for pool, key in _POOLING_MODES.items() if modes.get(key) or modes.get("pooling_mode") == pool]
+        named = modes.get("pooling_mode")  # as releases from 5 on write it: mean, cls, lasttoken
+        chosen = [pool for pool, key in _POOLING_MODES.items() if modes.get(key) or named in (pool, key[13:])]
         others = [
             key
             for key, on in modes.items()

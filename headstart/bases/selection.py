@@ -96,7 +96,7 @@ class Trials:
 
 
 @dataclass
-class _Candidate:
+class Candidate:
     """A base, opened; and what was timed of it."""
 
     name: str
@@ -145,13 +145,13 @@ def try_routes(
     def left() -> float:
         return SHARE * (60 * minutes - (time.monotonic() - began))
 
-    candidates: list[_Candidate] = []
+    candidates: list[Candidate] = []
     for name in bases:
         if candidates and left() < 30 * minutes * SHARE:
             skipped.append(f"{name}: half of --minutes had passed before it was opened.")
             continue
         watch.note(f"Opening {name} ...")
-        candidate = _opened(name, rows.labels, prompting, routes, skipped, must_open)
+        candidate = opened(name, rows.labels, prompting, routes, skipped, must_open)
         if candidate:
             candidate.time_a_batch(rows)
             candidates.append(candidate)
@@ -166,7 +166,7 @@ def try_routes(
     return Trials(rows, len(examples), tuple(tried), tuple(skipped), tuple(notes), time.monotonic() - began)
 
 
-def _each(rows: Rows, baselines: Sequence[BaselineRoute], candidates: Sequence[_Candidate]) -> Iterator[Tried]:
+def _each(rows: Rows, baselines: Sequence[BaselineRoute], candidates: Sequence[Candidate]) -> Iterator[Tried]:
     for baseline in baselines:
         began = time.perf_counter()
         said = rows.cross_validated(baseline.predict, baseline.fitted)
@@ -212,9 +212,9 @@ def sample(examples: Sequence[Example], most: int) -> list[Example]:
     return [example for _, _, _, example in ranked[:most]]
 
 
-def _opened(
+def opened(
     name: str, labels: Sequence[str], prompting: Prompting, routes: Sequence[Route], skipped: list[str], must_open: bool
-) -> _Candidate | None:
+) -> Candidate | None:
     """A base with the routes that it has; None, and why, where it cannot be opened."""
     try:
         saved = open_base(name)
@@ -234,13 +234,13 @@ def _opened(
         except ConfigError as error:
             prompts = ()
             skipped.append(f"{name}, zero-shot and prompt:frozen: {first_line(error)}")
-    return _Candidate(name, saved, prompts, tuple(r for r in routes if prompts or not r.asks))
+    return Candidate(name, saved, prompts, tuple(r for r in routes if prompts or not r.asks))
 
 
 def _affordable(
     kept: Sequence[Example],
     rows: Rows,
-    candidates: list[_Candidate],
+    candidates: list[Candidate],
     left: Callable[[], float],
     minutes: float,
     skipped: list[str],

@@ -3,12 +3,28 @@
 Results go to stdout, progress and notes to stderr. Heavy imports stay inside the verbs, so --help is instant.
 """
 
-from headstart.cli import data, export, inspect, lab, learn, look, match, predict, study, translate, which
+from headstart.cli import (
+    audit,
+    data,
+    embed,
+    export,
+    inspect,
+    lab,
+    learn,
+    look,
+    match,
+    predict,
+    study,
+    translate,
+    which,
+)
 from headstart.cli.app import app
 
 __all__ = [
     "app",
+    "audit",
     "data",
+    "embed",
     "export",
     "inspect",
     "lab",

@@ -22,20 +22,37 @@ STUDIES = ("compare", "translate grid", "match compare")
 COMPARE, GRID, TOWERS = ((verb,) for verb in STUDIES)
 WHICH = ("which",)
 DECODE = ("translate apply", "translate evaluate")
+EMBED, CLUSTER = ("embed",), ("cluster",)
+SEARCH = ("search",)
+AUDIT = ("audit",)
 TABLES = (
     *FINETUNE,
     *COMPARE,
     *WHICH,
+    *AUDIT,
     "evaluate",
     "inspect",
     "export",
     "data check",
     "data table",
 )  # with a column of labels
-FILES = (*TRAIN, *COMPARE, *WHICH, "predict", "evaluate", "inspect", "translate evaluate", "match evaluate", "data check", "data table")  # fmt: skip
-OPENS = (*PRETRAIN, *FINETUNE, *MATCH, *COMPARE, *WHICH, *TOWERS, *DECODE, "export", "inspect", "generate", "predict", "evaluate", "params", "search", "match evaluate", "match classify")  # fmt: skip
+FILES = (*TRAIN, *COMPARE, *WHICH, *AUDIT, *EMBED, *CLUSTER, *SEARCH, "predict", "evaluate", "inspect", "translate evaluate", "match evaluate", "data check", "data table")  # fmt: skip
+OPENS = (*PRETRAIN, *FINETUNE, *MATCH, *COMPARE, *WHICH, *TOWERS, *DECODE, *EMBED, *CLUSTER, *AUDIT, "export", "inspect", "generate", "predict", "evaluate", "params", "search", "match evaluate", "match classify")  # fmt: skip
 PNG, SVG, HTML = (".png",), (".svg",), (".html", ".htm")
-BARS = (*TRAIN, *STUDIES, *WHICH, "demo", "predict", "search", "match evaluate", "match classify", "lab run")
+BARS = (
+    *TRAIN,
+    *STUDIES,
+    *WHICH,
+    *EMBED,
+    *CLUSTER,
+    *AUDIT,
+    "demo",
+    "predict",
+    "search",
+    "match evaluate",
+    "match classify",
+    "lab run",
+)
 EVERY = (*FILES, *OPENS, *BARS, "runs", "report", "data list", "data get", "lab list", "lab table")
 RUNS = ("export", "inspect", "generate", "predict", "evaluate", "match evaluate", "match classify", *DECODE)  # fmt: skip
 
@@ -45,6 +62,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
              "scratch alone gpt, bert or classic; may be given several times.", COMPARE, "bases", many=True, place=placed_base, complete=runs),
         Flag("--base", "A pretrained run or an external model to rank; may be given several times. [default: packs in the cache, runs below runs/]",
              WHICH, "bases", many=True, complete=runs),
+        Flag("--base", "A pretrained run or an external model whose probes judge the labels, beside TF-IDF; may be given several times. [default: minilm]",
+             AUDIT, "bases", many=True, complete=runs),
         Flag("--packs", "Download the packs of models, word vectors and the lexicon that are missing, and rank them too.", WHICH, kind=bool),
         Flag("--minutes", "Time limit: the sample of rows shrinks, and slow bases are skipped, to keep it.", WHICH, kind=float, default=5.0, least=0),
         Flag("--then", "compare: run the study of the best base.", WHICH),
@@ -80,6 +99,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("PAIRS...", "Tables of pairs, one per data set.", GRID, "data", many=True, required=True, place=placed),
         Flag("PAIRS", "A table of captions, a folder or a pack.", TOWERS, "data", required=True, place=placed),
         Flag("RUN", "A finished run directory.", RUNS, required=True, complete=runs),
+        Flag("RUN|BASE", "A run, or an external model: minilm, mpnet, smollm2, a folder, hf:NAME.", (*EMBED, *CLUSTER), required=True, complete=runs),
         Flag("RUN|PRESET", "A run; gpt, bert or classic; or a model of translate train.", ("params",), required=True),
         Flag("prompt", "The text to continue.", ("generate",), default=""),
         Flag("TEXT...", "Texts to label.", ("predict",), many=True),
@@ -88,8 +108,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("data", "Labelled rows for a classifier, text for a language model.", ("evaluate",), many=True, required=True),
         Flag("PAIRS", "One table of pairs, or two files.", ("translate evaluate",), many=True, required=True),
         Flag("PAIRS", "A table of captions, or a pack.", ("match evaluate",), required=True),
-        Flag("IMAGES", "A folder of .png, .jpg and .webp files, or a pack.", ("search", "match classify"), required=True),
-        Flag("CAPTION...", "What to look for.", ("search",), many=True, required=True),
+        Flag("IMAGES", "A folder of .png, .jpg and .webp files, or a pack.", ("match classify",), required=True),
+        Flag("IMAGES|TEXTS", "A folder of .png, .jpg and .webp files; a table or .txt file of texts, one per line; or a pack.", SEARCH, required=True),
+        Flag("QUERY...", "What to look for: captions of images, or texts.", SEARCH, many=True),
         Flag("files", "Tables or texts: one, or the parts of a split.", ("data check",), many=True, required=True),
         Flag("TEXTS", "A text, one per line; a table; a .tar.gz of text files.", ("data table",), required=True),
         Flag("LABELS", "The labels of TEXTS, one per line.", ("data table",)),
@@ -98,7 +119,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("DIR...", "Folders of labs that were run.", ("lab table",), kind=Path, many=True, required=True),
         Flag("CORPUS", "Text: .txt, .csv, .tsv, .jsonl, .parquet, or folders.", PRETRAIN, "data.paths", many=True, place=placed,
              needed="a CORPUS: files or folders of text"),
-        Flag("DATA", "Labelled rows: .csv, .tsv, .jsonl, .parquet or a folder.", (*FINETUNE, *COMPARE, *WHICH), "data.train", place=placed, needed="DATA"),
+        Flag("DATA", "Labelled rows: .csv, .tsv, .jsonl, .parquet or a folder.", (*FINETUNE, *COMPARE, *WHICH, *AUDIT), "data.train", place=placed, needed="DATA"),
         Flag("PAIRS", "One .tsv, .csv, .jsonl or .txt of pairs, or two files, line by line.", TRANSLATE, "data.pairs", many=True,
              place=placed, needed="PAIRS: a table of pairs, or two files"),
         Flag("PAIRS", "A .csv, .tsv or .jsonl of file and caption; or a folder with pairs.csv, a pack.", MATCH, "data.pairs", place=placed,
@@ -111,6 +132,12 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--unit", "For plain text: line, sentence or document.", ("data check",), default="line"),
         Flag("--file", "Texts to label: one per line, or a table.", ("predict",)),
         Flag("--file", "Texts to translate: one per line.", ("translate apply",)),
+        Flag("--file", "Texts to embed: one per line, or a table.", EMBED),
+        Flag("--file", "Texts to cluster: one per line, or a table.", CLUSTER),
+        Flag("--clusters", "How many; auto: as many as give the largest silhouette, up to 20.", CLUSTER, default="auto"),
+        Flag("--seed", "Seed of the first centres.", CLUSTER, kind=int, default=0, least=0),
+        Flag("--apply", "A table of suspects, edited: writes DATA with the labels that it suggests. [default: none]", AUDIT),
+        Flag("--file", "More queries: one per line, or a table.", SEARCH),
         Flag("--data", "Labelled rows: adds the evidence for each label, and what each layer knows.", ("inspect",)),
         Flag("--rows", "Maximum rows of a label to take from --data.", ("inspect",), kind=int, default=50, least=1),
         Flag("--int8", "For onnx: also write it with 8-bit matrices, and score both on these labelled rows.", ("export",)),
@@ -128,7 +155,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--valid", "Validation rows. [default: held out from DATA]", (*FINETUNE, *COMPARE), "data.valid", place=placed),
         Flag("--test", "Test rows. [default: held out from DATA]", (*FINETUNE, *COMPARE), "data.test", place=placed),
         Flag("--valid", "Validation rows, which count among the training rows here. [default: none]", WHICH, "data.valid", place=placed),
-        Flag("--test", "Test rows, which are not opened; none are held out from DATA then. [default: held out from DATA]", WHICH, "data.test",
+        Flag("--test", "Test rows, which are not opened; none are held out from DATA then. [default: held out from DATA]", (*WHICH, *AUDIT), "data.test",
              place=placed),
         Flag("--valid", "Validation pairs; given twice: two files. [default: held out from PAIRS]", TRANSLATE, "data.valid", many=True,
              place=placed),
@@ -137,7 +164,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--split", "texts or words. [default: as in training]", DECODE),
         Flag("--hold-out", "A source to keep out of training; may be given several times. [default: none]", TRANSLATE, "data.hold_out",
              many=True),
-        Flag("--text-column", "Column of the text. [default: found by its name]", (*PRETRAIN, "predict", *TABLES), "data.text_column"),
+        Flag("--text-column", "Column of the text. [default: found by its name]", (*PRETRAIN, *EMBED, *CLUSTER, *SEARCH, "predict", *TABLES), "data.text_column"),
         Flag("--label-column", "Column of the label. [default: found by its name]", TABLES, "data.label_column"),
         Flag("--source-column", "Column of the source. [default: found by its name]", (*TRANSLATE, "translate evaluate"), "data.source_column"),
         Flag("--target-column", "Column of the target. [default: found by its name]", (*TRANSLATE, "translate evaluate"), "data.target_column"),
@@ -160,7 +187,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--before", "The run that RUN was tuned from: adds what changed, on --data or the texts.", ("inspect",)),
         Flag("--also", "Another run, or .onnx file, to compare; may be given several times.", ("predict",), many=True),
         Flag("--model", "A run of match train, a folder with a CLIP model, hf:NAME. [default: the newest such run in runs/; where there is "
-             "none, and for the pack emoji, one trained on emoji]", ("search",), complete=runs),
+             "none, and for the pack emoji, one trained on emoji. For texts: a pretrained run, a classifier or an external model, minilm by default]", SEARCH,
+             complete=runs),
+        Flag("--normalize", "yes or no: scale vectors to length 1. [default: as the base declares]", EMBED),
         Flag("--vocab", "For a preset: entries of its vocabulary.", ("params",), kind=int),
         Flag("--head", "For a preset: lm or classify.", ("params",), default="lm"),
         Flag("--labels", "For --head classify: how many.", ("params",), kind=int, default=2, least=2),
@@ -252,8 +281,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--show", "Only this, once or more: probabilities, lens, labels, attribution, attention.", ("inspect",), many=True),
         Flag("--top", "Most probable tokens to show at each place.", ("inspect",), kind=int, default=6, least=1),
         Flag("--top", "Show the K most probable tokens at each place.", ("generate",), kind=int, default=0, least=0),
-        Flag("--top", "Images to show for each caption.", ("search",), kind=int, default=10, least=1),
-        Flag("--target", "The wanted image, by file or caption: reports its rank for each caption, and the effect of each word.", ("search",)),
+        Flag("--top", "Images or texts to show for each query.", SEARCH, kind=int, default=10, least=1),
+        Flag("--target", "The wanted image, by file or caption: reports its rank for each caption, and the effect of each word.", SEARCH),
         Flag("--layer", "Layer whose attention is shown first; 0 = the last.", ("inspect",), kind=int, default=0, least=0),
         Flag("--head", "Head whose attention is shown first: mean, rollout or 1, 2, ...", ("inspect",), default="mean"),
         Flag("--label", "Label to attribute to the tokens; else the most probable.", ("inspect",)),
@@ -263,7 +292,10 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--to", "hf (a folder for transformers) or onnx (a file for onnxruntime).", ("export",), default="hf"),
         Flag("--out", "The folder, or the .onnx file, to make.", ("export",), default="exported"),
         Flag("--out", "The .csv file to write.", ("data table",), default="rows.csv"),
-        Flag("--overwrite", "Replace the file if it is there.", ("data table",), kind=bool),
+        Flag("--out", "The .parquet, .jsonl or .npy file to write.", EMBED, default="vectors.parquet"),
+        Flag("--out", "The .csv file to write. [default: suspects.csv; with --apply corrected.csv]", AUDIT),
+        Flag("--out", "The .csv file to write: every column of the input, and the cluster of each row.", CLUSTER, default="clusters.csv"),
+        Flag("--overwrite", "Replace the file if it is there.", (*EMBED, *CLUSTER, *AUDIT, "data table"), kind=bool),
         Flag("--escape-formulas", "Put ' before cells that a spreadsheet would compute: = + - @.", ("data table",), kind=bool),
         Flag("--out", "Write the rows of --file, with all of their columns and the label and probability of each, to this .csv, .tsv, .jsonl or "
              ".parquet file. [default: print]", ("predict",)),
@@ -307,7 +339,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--balanced", "With --labels: draw equally many rows of each class.", (*FINETUNE, *COMPARE, *WHICH), "data.balanced", bool),
         Flag("--task", "Out of classify, multilabel, regression, ordinal. [default: auto; found in the labels]", (*FINETUNE, *COMPARE), "data.task"),
         Flag("--label-separator", "Between several labels in one cell. [default: found in the labels]", (*FINETUNE, *COMPARE), "data.label_separator"),
-        Flag("--any-labels", "Accept labels that look like numbers, ids or lists.", (*FINETUNE, *COMPARE, *WHICH), "data.any_labels", bool),
+        Flag("--any-labels", "Accept labels that look like numbers, ids or lists.", (*FINETUNE, *COMPARE, *WHICH, *AUDIT), "data.any_labels", bool),
         Flag("--strict-leakage", "Refuse test rows that are also training rows.", (*FINETUNE, *COMPARE), "strict_leakage", bool),
         Flag("--strict", "Refuse images that cannot be used, instead of leaving them out.",
              (*MATCH, "match evaluate", "match classify", "search"), "data.strict", bool),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headstart.cli.app import app, group, verb
+from headstart.cli.embed import holds_texts, queries, search_texts
 from headstart.cli.flags import Given
 from headstart.cli.grids import grid_study
 from headstart.cli.learn import train as train_job
@@ -22,19 +23,22 @@ match = group("match", "Captions and images: train, score and classify.")
 
 @verb(app, "search")
 def search(given: Given) -> None:
-    """Find the IMAGES that fit each CAPTION best."""
+    """Find the IMAGES or TEXTS that fit each QUERY best. Texts by embeddings, with BM25 beside them."""
     from headstart.images.read import bad_notes
     from headstart.jobs.default_matcher import default_matcher
     from headstart.show.page import page
     from headstart.show.view import Inspection, picture
     from headstart.use.search import ImageFolder, ImageSearch, check_captions
 
-    captions, png, html, top = given["CAPTION..."], given["--png"], given["--html"], given["--top"]
+    captions, png, html, top = queries(given), given["--png"], given["--html"], given["--top"]
+    if holds_texts(given["IMAGES|TEXTS"]):
+        search_texts(given, captions)
+        return
     if png and len(captions) * top > MOST_DRAWN:
         raise UserError(f"--png draws at most {MOST_DRAWN} images: give a smaller --top, or write a page with --html.")
     bar = Bar(given["--quiet"])
     check_captions(captions)
-    folder = ImageFolder.open(given["IMAGES"], bar)
+    folder = ImageFolder.open(given["IMAGES|TEXTS"], bar)
     wanted = folder.file(given["--target"]) if given["--target"] else ""
     name = given["--model"] or default_matcher(folder.path, bar)
     found = ImageSearch.within(folder, name, given["--strict"], bar)

@@ -58,6 +58,9 @@ VERBS: Mapping[str, Verb] = {
     "which": Verb(
         ("read",), read="--base --valid --test", write="--plot", text=f"--minutes --labels {COLUMNS}", switch="--strip-nul --quiet"
     ),
+    "audit": Verb(
+        ("read",), read="--base --test --apply", write="--out", text=COLUMNS, switch="--overwrite --strip-nul --quiet"
+    ),
     "compare": Verb(
         ("read",),
         read="--base --corpus --teacher --vectors --valid --test",
@@ -69,6 +72,12 @@ VERBS: Mapping[str, Verb] = {
         ("read", "text"), write="--plot", text="--tokens --temperature --top-k --top-p --seed --top"
     ),
     "predict": Verb(("read", "text"), read="--file --also", text=f"--text-column --abstain-below --coverage {DECODING}", switch="--strip-nul --quiet"),
+    "embed": Verb(
+        ("read",), read="--file", write="--out", text=f"--normalize --text-column {DECODING}", switch="--overwrite --strip-nul --quiet"
+    ),
+    "cluster": Verb(
+        ("read",), read="--file", write="--out", text=f"--clusters --seed --text-column {DECODING}", switch="--overwrite --strip-nul --quiet"
+    ),
     "evaluate": Verb(("read",), text=f"--unit {COLUMNS}", switch="--strip-nul"),
     "inspect": Verb(
         ("read", "text"),
@@ -81,7 +90,11 @@ VERBS: Mapping[str, Verb] = {
         ("read",), write="--html --png --svg", text="--vocab --head --labels --hidden --size --context --set", switch="--tree"
     ),
     "search": Verb(
-        ("read", "text"), read="--model", write="--png --html", text="--top --target", switch="--strict --quiet"
+        ("read", "text"),
+        read="--model --file",
+        write="--png --html",
+        text=f"--top --target --text-column {DECODING}",
+        switch="--strict --strip-nul --quiet",
     ),
     "export": Verb(("read",), read="--int8", write="--out", text="--to --text-column --label-column"),
     "runs": Verb(("read",)),

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from headstart.errors import ResourceError
 from headstart.quantities import data_size
@@ -75,6 +75,13 @@ def draft_file(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def drafted(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to bit by bit, which is at `path` when the block ends, and nowhere if it fails."""
+    with draft_file(path) as draft, open(draft, "xb") as file:
+        yield file
 
 
 def write_folder(path: Path, files: Mapping[str, bytes]) -> None:

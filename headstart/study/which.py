@@ -164,6 +164,11 @@ def training_rows(cfg: LabelledConfig) -> Labelled:
         if error.code == "DATA_COLUMNS":
             raise DataError(f"{error} Without labels no route can be scored, zero-shot neither.", error.code) from None
         raise
+    if whole.target.task != "classify":
+        raise ConfigError(
+            f"{cfg.train}: the task of these labels is {whole.target.task}; routes are compared and labels are audited for "
+            "one class per row alone. --any-labels takes them for classes; headstart compare takes any task."
+        )
     data = draw(whole, cfg.labels, cfg.draw, cfg.balanced) if cfg.labels else whole
     return replace(data, train=[*data.train, *data.valid], valid=[], test=[])
 

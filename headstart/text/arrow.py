@@ -19,11 +19,25 @@ MANY_ROWS = 1_000_000  # allowed in any file; a larger one may have as many as i
 MANY_BYTES = 256 * 2**20  # likewise; a larger one may unpack to RATIO times its own bytes
 RATIO = 100
 
+Types = dict[str, Any]  # of each column the pyarrow type; None for text
+
 
 def arrow_names(path: Path, reading: Reading) -> list[str]:
     """The names of all columns."""
     with _complaints(path):
         return list(_schema(path, reading.mapped(path)).names)
+
+
+def plain_types(path: Path, reading: Reading) -> Types:
+    """The types of the columns that hold neither lists nor objects; of a dictionary, that of its values."""
+    from pyarrow import types
+
+    with _complaints(path):
+        fields = list(_schema(path, reading.mapped(path)))
+        found = {
+            field.name: field.type.value_type if types.is_dictionary(field.type) else field.type for field in fields
+        }
+        return {name: kind for name, kind in found.items() if not _is_nested(kind)}
 
 
 def arrow_columns(path: Path, names: Sequence[str], reading: Reading) -> Iterator[list[list[Any]]]:
@@ -161,9 +175,14 @@ def _unpacked(message: Any) -> int:
 def _must_be_plain(path: Path, name: str, kind: Any) -> None:
     from pyarrow import types
 
-    inner = kind.value_type if types.is_dictionary(kind) else kind
-    if types.is_nested(inner) or types.is_run_end_encoded(inner) or str(inner).endswith("view"):
+    if _is_nested(kind.value_type if types.is_dictionary(kind) else kind):
         raise DataError(f"{path}: '{name}' holds {kind}, not text.", "DATA_COLUMNS")
+
+
+def _is_nested(kind: Any) -> bool:
+    from pyarrow import types
+
+    return types.is_nested(kind) or types.is_run_end_encoded(kind) or str(kind).endswith("view")
 
 
 def _must_not_swell(path: Path, data: Any, rows: int, size: int) -> None:

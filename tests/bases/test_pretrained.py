@@ -378,6 +378,7 @@ def name_pooling(folder: Path, modes: Any, where: str = "1_Pooling") -> None:
         ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
         ({"pooling_mode_lasttoken": True}, "last"),
         ({"pooling_mode": "mean"}, "mean"),
+        ({"pooling_mode": "lasttoken"}, "last"),
         ({"pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": True}, None),  # both beside each other
         ({"pooling_mode_max_tokens": True}, None),
     ],

@@ -149,7 +149,7 @@ def test_the_sample_shrinks_to_keep_the_time_limit(tmp_path: Path, monkeypatch: 
     rows = [(f"The {d} was {w} {n}.", k) for n in range(8) for d in DISHES for k, ws in KINDS.items() for w in ws]
     file = write_rows(tmp_path / "many.csv", rows)
     monkeypatch.setattr(selection, "MOST_ROWS", 200)
-    monkeypatch.setattr(selection._Candidate, "seconds", lambda self, rows, all_rows: rows * 2.0)
+    monkeypatch.setattr(selection.Candidate, "seconds", lambda self, rows, all_rows: rows * 2.0)
     monkeypatch.setattr(selection, "FEWEST_ROWS", 20)
     found = ranking(file)
     assert 20 < found.rows < 200
@@ -160,7 +160,7 @@ def test_the_sample_shrinks_to_keep_the_time_limit(tmp_path: Path, monkeypatch: 
 def test_a_slow_base_is_skipped_and_the_others_ranked(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "slow").symlink_to(here / "runs" / "base")
     slow = {"slow": 1e6}
-    monkeypatch.setattr(selection._Candidate, "seconds", lambda self, rows, all_rows: slow.get(self.name, 0.01))
+    monkeypatch.setattr(selection.Candidate, "seconds", lambda self, rows, all_rows: slow.get(self.name, 0.01))
     found = ranking(here / "rows.csv", ("runs/base", "slow"))
     assert {pair.base for pair in found.pairs} == {None, "runs/base"}
     assert any(why.startswith("slow: ") and "--minutes" in why for why in found.skipped)
