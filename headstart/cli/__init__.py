@@ -3,7 +3,7 @@
 Results go to stdout, progress and notes to stderr. Heavy imports stay inside the verbs, so --help is instant.
 """
 
-from headstart.cli import data, export, inspect, lab, learn, look, match, study, translate, which
+from headstart.cli import data, export, inspect, lab, learn, look, match, serve, study, translate, which
 from headstart.cli.app import app
 
-__all__ = ["app", "data", "export", "inspect", "lab", "learn", "look", "match", "study", "translate", "which"]
+__all__ = ["app", "data", "export", "inspect", "lab", "learn", "look", "match", "serve", "study", "translate", "which"]
