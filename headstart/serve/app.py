@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from headstart import __version__
 from headstart.errors import UserError
 from headstart.serve import api, openai, pages, scoring
-from headstart.serve.guard import Guard
+from headstart.serve.guard import Guard, Stop
 from headstart.serve.problems import BUG, error_schema, invalid, problem, scrubbed, status_of
 from headstart.serve.settings import Settings
 from headstart.serve.studio import Studio
@@ -38,7 +38,7 @@ def make_app(settings: Settings) -> ASGIApp:
         await asyncio.to_thread(studio.worker.stop)
 
     app = FastAPI(
-        title="Headstart", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None,
+        title="Headstart", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False,
         responses=error_schema(),
     )  # fmt: skip
     app.state.studio = studio
@@ -49,6 +49,8 @@ def make_app(settings: Settings) -> ASGIApp:
     app.add_exception_handler(UserError, _user_error)  # type: ignore[arg-type]
     app.add_exception_handler(RequestValidationError, _invalid)  # type: ignore[arg-type]
     app.add_exception_handler(HTTPException, _http_error)  # type: ignore[arg-type]
+    app.add_exception_handler(Stop, _stopped)  # type: ignore[arg-type]
+    app.add_exception_handler(Exception, _bug)
     return Guard(app, settings, studio.metrics)
 
 
@@ -88,6 +90,15 @@ async def _http_error(request: Request, error: HTTPException) -> Response:
     if pages.wants_page(request):
         return pages.error_page(request, error.status_code, message)
     return problem(error.status_code, code, message, _id(request), error.headers)
+
+
+async def _stopped(request: Request, stop: Stop) -> Response:
+    return problem(stop.status, stop.code, stop.message, _id(request))
+
+
+async def _bug(request: Request, error: Exception) -> Response:
+    """The guard logs it."""
+    return problem(500, "BUG", BUG, _id(request))
 
 
 def serve(settings: Settings) -> None:
