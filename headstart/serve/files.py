@@ -32,7 +32,7 @@ from headstart.text.tables import column_names, find_column, header_of, is_table
 ENDINGS = (".csv", ".tsv", ".tab", ".json", ".jsonl", ".ndjson", ".parquet", ".txt")
 FOLDER = "files"
 FILE_ID = r"^[0-9a-f]{64}$"
-PREVIEWED = 20  # rows
+PREVIEWED = 10  # rows
 SHOWN = 300  # characters of a text in the preview
 
 

@@ -23,7 +23,7 @@ def operations(schema: dict[str, Any]) -> dict[str, list[Operation]]:
             for name in _references(body):
                 names += schema["components"]["schemas"].get(name, {}).get("properties", {})
             about = operation.get("description") or operation.get("summary", "")
-            groups[(operation.get("tags") or ["other"])[0]].append(
+            groups[(operation.get("tags") or ["other"])[-1]].append(
                 {"method": method.upper(), "path": path, "about": about, "fields": list(dict.fromkeys(names))}
             )
     return dict(groups)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from starlette.testclient import TestClient
 
@@ -100,3 +106,46 @@ def ids(shared: TestClient) -> dict[str, str]:
 @pytest.fixture
 def rows_csv() -> bytes:
     return ("text,label\n" + "".join(f"{t},{label}\n" for t, label in zip(TEXTS * 3, LABELS * 3, strict=True))).encode()
+
+
+Server = tuple[subprocess.Popen[bytes], httpx2.Client]
+
+
+def free_port() -> int:
+    with socket.socket() as tried:
+        tried.bind(("127.0.0.1", 0))
+        return int(tried.getsockname()[1])
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Server]]:
+    """Servers of a folder, which are ended after the test."""
+    running: list[Server] = []
+
+    def begin(folder: Path, *flags: str) -> Server:
+        port = free_port()
+        words = ["serve", str(folder), "--port", str(port), "--json", *flags]
+        child = subprocess.Popen(
+            [sys.executable, "-m", "headstart", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        assert child.stdout
+        told = json.loads(child.stdout.readline())
+        headers = {"authorization": f"Bearer {Path(told['token_file']).read_text().strip()}"}
+        client = httpx2.Client(base_url=told["address"], headers=headers, timeout=60)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                client.get("/healthz")
+                break
+            except httpx2.TransportError:
+                time.sleep(0.1)
+        running.append((child, client))
+        return child, client
+
+    yield begin
+    for child, client in running:
+        client.close()
+        child.kill()
+        child.wait()
+        if child.stdout:
+            child.stdout.close()

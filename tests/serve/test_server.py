@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from typer.testing import CliRunner
 
@@ -21,48 +17,7 @@ from headstart.cli import app
 from headstart.models.decode import Sampling
 from headstart.use.embed import LoadedEncoder
 from headstart.use.language import LoadedLanguageModel
-
-Server = tuple[subprocess.Popen[bytes], httpx2.Client]
-
-
-def free_port() -> int:
-    with socket.socket() as tried:
-        tried.bind(("127.0.0.1", 0))
-        return int(tried.getsockname()[1])
-
-
-@pytest.fixture
-def start() -> Iterator[Callable[..., Server]]:
-    """Servers of a folder, which are ended after the test."""
-    running: list[Server] = []
-
-    def begin(folder: Path, *flags: str) -> Server:
-        port = free_port()
-        words = ["serve", str(folder), "--port", str(port), "--json", *flags]
-        child = subprocess.Popen(
-            [sys.executable, "-m", "headstart", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-        assert child.stdout
-        told = json.loads(child.stdout.readline())
-        headers = {"authorization": f"Bearer {Path(told['token_file']).read_text().strip()}"}
-        client = httpx2.Client(base_url=told["address"], headers=headers, timeout=60)
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            try:
-                client.get("/healthz")
-                break
-            except httpx2.TransportError:
-                time.sleep(0.1)
-        running.append((child, client))
-        return child, client
-
-    yield begin
-    for child, client in running:
-        client.close()
-        child.kill()
-        child.wait()
-        if child.stdout:
-            child.stdout.close()
+from tests.serve.conftest import Server
 
 
 def test_without_the_extra_the_verb_tells_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

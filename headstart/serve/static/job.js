@@ -46,6 +46,7 @@ function show(job) {
   $("result").hidden = job.state !== "finished";
   complain(job.error);
   cells(progress);
+  $("notes-part").hidden = !job.notes.length;
   $("notes").replaceChildren(...job.notes.map((note) => make("li", note)));
 }
 
@@ -54,6 +55,7 @@ function record(event) {
   const name = event.lastEventId.includes(":") ? event.lastEventId.split(":")[0] : "";
   if (name !== of) { of = name; lines = { train: [], valid: [] }; $("curve-of").textContent = shown(name); }
   take(lines, found);
+  $("curve-part").hidden = !lines.train.length && !lines.valid.length;
   if (found.split === "sample") {
     $("samples-part").hidden = false;
     $("samples").prepend(make("li", `step ${found.step}: ${shown(String(found.text ?? found.sample ?? ""))}`));
