@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -68,6 +69,7 @@ class Models:
                 self._held.move_to_end(key)
                 found: T = self._held[key].loaded
                 return found
+        _leave_cores()
         loaded: T = kind.load(model.path)  # type: ignore[attr-defined]
         with self._lock:
             for old in [k for k in self._held if k[:2] == key[:2]]:
@@ -76,6 +78,13 @@ class Models:
             while sum(held.bytes for held in self._held.values()) > self.memory and len(self._held) > 1:
                 self._held.popitem(last=False)
         return loaded
+
+
+def _leave_cores() -> None:
+    """Half of the cores for models. Threads that wait for each other on cores that are busy take twenty times as long."""
+    import torch
+
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // 2))
 
 
 def _size(loaded: Any) -> int:

@@ -46,6 +46,7 @@ class Model:
 class Registry:
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
+        self._known: dict[str, Model] = {}  # by id and by name, so that most requests need no look at the whole folder
 
     def entries(self) -> list[Entry]:
         """Every run and study below the folder, newest first."""
@@ -76,8 +77,14 @@ class Registry:
         )
 
     def model(self, wanted: str) -> Model:
+        known = self._known.get(wanted)
+        if known and known == self._model(known.path):  # still there, and not trained anew
+            return known
         found = next((model for model in self.models() if wanted in (model.id, model.name)), None)
-        if found is None:
+        if found:
+            self._known[wanted] = found
+        else:
+            self._known.pop(wanted, None)
             raise ModelError("There is no finished model of this id. GET /v1/models lists them.", "RUN_MISSING")
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import threading
 import time
 import zipfile
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from starlette.testclient import TestClient
 
 from headstart.serve.metrics import Metrics
@@ -120,6 +122,28 @@ def test_a_model_that_was_trained_anew_is_loaded_anew(client: TestClient, folder
     other.rename(folder / "tuned")
     second = client.post("/predict", json={"inputs": TEXTS, "model": "tuned"}).json()
     assert first != second
+
+
+def test_models_leave_half_of_the_cores_to_others(client: TestClient) -> None:
+    client.post("/predict", json={"inputs": "a", "model": "tuned"})
+    threads = client.app.app.state.studio.worker.submit("ask", lambda _: [torch.get_num_threads()], [0]).result(30)
+    assert threads == [max(1, (os.cpu_count() or 1) // 2)]
+
+
+def test_a_known_model_is_found_without_a_look_at_the_whole_folder(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = client.app.app.state.studio.registry
+    found = registry.model("tuned")
+    monkeypatch.setattr(type(registry), "models", lambda self: pytest.fail("it looked"))
+    assert registry.model("tuned") == found
+
+
+def test_a_model_that_is_gone_is_not_found(client: TestClient, folder: Path) -> None:
+    registry = client.app.app.state.studio.registry
+    assert registry.model("tuned").name == "tuned"
+    (folder / "tuned" / "result.json").unlink()
+    assert client.post("/predict", json={"inputs": "a", "model": "tuned"}).status_code == 404
 
 
 def test_the_least_recently_used_model_makes_room(folder: Path, client_of: Callable[..., TestClient]) -> None:
