@@ -423,6 +423,7 @@ def test_R9_and_R10_deep_long_and_broken_json_is_refused(shared: TestClient, con
         "/v1/completions", content=content.encode("latin-1"), headers={"content-type": "application/json"}
     )
     assert 400 <= answer.status_code < 500
+    assert (answer.json()["error"]["code"] == "DEPTH") is (depth_of(content.encode("latin-1")) > 20)
 
 
 def test_R10_depth_is_counted_outside_of_strings() -> None:
