@@ -20,6 +20,9 @@ demo: setup  ## pretrain, fine-tune and compare on public film reviews (about fi
 test: setup  ## the fast tests (about seven minutes)
 	$(BIN)/python -m pytest -n auto
 
+browser:  ## install Chromium, which the tests of pages use (Debian, Ubuntu)
+	command -v chromium || (apt-get update -qq && apt-get install -y -qq chromium)
+
 test-all: setup  ## every test, slow ones and downloads too
 	$(BIN)/python -m pytest -m ''
 
@@ -46,4 +49,4 @@ labs: setup  ## run the six labs (hours; DATA=DIR holds their data), write docs/
 clean:  ## remove what the targets above made
 	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis runs/demo
 
-.PHONY: help setup demo test test-all check format bench labs clean
+.PHONY: help setup demo test browser test-all check format bench labs clean

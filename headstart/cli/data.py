@@ -24,27 +24,13 @@ KNOWN_PARTS = {"train": r"train", "valid": r"valid|dev|val(?![a-z])", "test": r"
 @verb(data, "data check")
 def check(given: Given) -> None:
     """Look for duplicates and contradictions in FILES. Reports rows, labels, lengths and leaks across the parts."""
-    from headstart.config import TokenizerConfig
     from headstart.hub.packs import located
-    from headstart.text import hygiene
-    from headstart.text.read import read_examples, unlabelled
-    from headstart.text.tokenizer import tokenizer_for
+    from headstart.text.data_check import check_data
 
     paths = named_parts([located(file) for file in given["files"]])
-    reading, text_column, label_column = reading_of(given), given["--text-column"], given["--label-column"]
-    unit, tokenizer, context = given["--unit"], given["--tokenizer"], given["--context"]
-    parts = {name: read_examples(path, unit, text_column, label_column, reading) for name, path in paths.items()}
+    reading, columns = reading_of(given), (given["--text-column"], given["--label-column"])
+    report = check_data(paths, given["--unit"], *columns, reading, given["--tokenizer"], given["--context"])
     show_notes(reading.notes())
-    report = hygiene.check(parts)
-    report["reading"] = reading.facts()
-    if tokenizer:
-        first = [example.text for example in next(iter(parts.values()))]
-        made = tokenizer_for(first, TokenizerConfig(kind=tokenizer))
-        report["vocabulary"] = made.size
-        for name, examples in parts.items():
-            report["splits"][name] = {**report["splits"][name], **hygiene.token_facts(examples, made, context)}
-    report["warnings"] += hygiene.advice(report, context)
-    report["warnings"] += filter(None, (unlabelled(path, label_column, reading) for path in paths.values()))
     if given["--plot"]:
         from headstart.study.plots import plot_data
 

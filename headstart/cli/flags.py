@@ -53,7 +53,7 @@ BARS = (
     "match classify",
     "lab run",
 )
-EVERY = (*FILES, *OPENS, *BARS, "runs", "report", "data list", "data get", "lab list", "lab table")
+EVERY = (*FILES, *OPENS, *BARS, "runs", "serve", "report", "data list", "data get", "lab list", "lab table")
 RUNS = ("export", "inspect", "generate", "predict", "evaluate", "match evaluate", "match classify", *DECODE)  # fmt: skip
 
 GROUPS: dict[str, tuple[Flag, ...]] = {
@@ -95,6 +95,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     ),
     "Data": (
         Flag("DIR", "The folder to search.", ("runs",), default="runs"),
+        Flag("DIR", "The folder of runs and studies; made if it is not there.", ("serve",), default="runs"),
         Flag("STUDY", "The folder of a study.", ("report",), required=True),
         Flag("PAIRS...", "Tables of pairs, one per data set.", GRID, "data", many=True, required=True, place=placed),
         Flag("PAIRS", "A table of captions, a folder or a pack.", TOWERS, "data", required=True, place=placed),
@@ -326,6 +327,15 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--dry-run", "Only report what the run would cost, after a few steps; nothing is written.", TRAIN, kind=bool),
         Flag("--json", "Print the result as JSON.", EVERY, kind=bool),
         Flag("--quiet", "No progress, no notes.", BARS, kind=bool),
+    ),
+    "Server": (
+        Flag("--host", "Address to listen on; one that other machines reach needs the token.", ("serve",), default="127.0.0.1"),
+        Flag("--port", "Port to listen on.", ("serve",), kind=int, default=8642, least=1, most=65535),
+        Flag("--allow-host", "Another host name that the server is reached by; may be given several times.", ("serve",), many=True),
+        Flag("--read-only", "No uploads, no jobs; models and pages only.", ("serve",), kind=bool),
+        Flag("--no-token", "Ask for no token; for 127.0.0.1 on a machine that nobody else uses.", ("serve",), kind=bool),
+        Flag("--memory", "GB of weights that stay loaded; the least recently used models make room.", ("serve",), kind=float, default=2.0, least=0),
+        Flag("--open", "Open the page in the browser.", ("serve",), kind=bool),
     ),
     "Reading files": (
         Flag("--encoding", "Encoding of the text files. [default: utf-8]", FILES, "data.encoding"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -24,6 +26,40 @@ def lock_folder(folder: Path) -> TextIO:
     file.write(f"pid {os.getpid()} on {socket.gethostname()} since {time.strftime('%H:%M:%S')}")
     file.flush()
     return file
+
+
+def owner_of(folder: Path) -> int | None:
+    """The process that holds the lock on a folder; None: nobody on this machine does. The lock itself is not touched."""
+    path = folder / ".lock"
+    try:
+        found = re.match(r"pid (\d+) on (.*) since ", path.read_text("utf-8"))
+        pid = int(found[1]) if found and found[2] == socket.gethostname() else None
+        if pid is None or not _has_open(pid, path):
+            return None
+    except (OSError, ValueError):
+        return None
+    return pid
+
+
+def _has_open(pid: int, path: Path) -> bool:
+    """Whether a process has the file open: after a kill, another process may have got its number."""
+    opened = Path(f"/proc/{pid}/fd")
+    if not opened.is_dir():
+        return not Path("/proc/self/fd").is_dir() and _is_alive(pid)
+    wanted = path.stat()
+    for link in opened.iterdir():
+        with suppress(OSError):  # closed in the meantime
+            if os.path.samestat(link.stat(), wanted):
+                return True
+    return False
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
 
 
 def _locked(path: Path) -> TextIO:

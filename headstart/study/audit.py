@@ -33,7 +33,7 @@ from headstart.text.duplicates import normal
 from headstart.text.files import PLAIN, Reading
 from headstart.text.read import LABEL_COLUMNS, Example, read_labelled
 from headstart.text.rows import escaped
-from headstart.text.tables import header_of, is_table, read_columns, choose_column
+from headstart.text.tables import choose_column, header_of, is_table, read_columns
 
 if TYPE_CHECKING:
     from headstart.bases.label_errors import Floats, Ints
@@ -172,7 +172,9 @@ def corrected(data: LabelledConfig, suspects: str | Path, reading: Reading = PLA
         raise DataError(f"{path}: labels are corrected in a table, not in a folder.", "DATA_FORMAT")
     wanted = _suggestions(Path(suspects), reading)
     table = Table.open(path, data.text_column, reading)
-    column = choose_column(path, header_of(path, reading), (data.label_column, LABEL_COLUMNS, "--label-column"), reading)
+    column = choose_column(
+        path, header_of(path, reading), (data.label_column, LABEL_COLUMNS, "--label-column"), reading
+    )
     place, written = list(table.types).index(column), io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(table.types)

@@ -80,6 +80,12 @@ class LoadedEncoder:
                 watch.reach(min(len(texts), first + AT_ONCE), "")
         return np.concatenate(parts)
 
+    def embed(self, texts: Sequence[str], normalize: bool = True) -> list[list[float]]:
+        """The same as lists, of length 1 if asked for."""
+        vectors = self.encode(texts)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True) if normalize else np.ones((len(vectors), 1))
+        return (vectors / np.maximum(lengths, 1e-12)).tolist()
+
     @torch.inference_mode()
     def _encode(self, texts: Sequence[str]) -> Vectors:
         saved, head = self.saved, self.saved.head

@@ -1,0 +1,94 @@
+"""Models that stay loaded: the least recently used go when their weights take more than the memory that is allowed."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headstart.serve.registry import Model
+
+if TYPE_CHECKING:
+    from headstart.use.encode import LoadedEncoder
+    from headstart.use.inspect import Inspector
+    from headstart.use.language import LoadedLanguageModel
+    from headstart.use.predict import LoadedClassifier
+
+T = TypeVar("T")
+
+
+@dataclass
+class _Held:
+    loaded: Any
+    bytes: int
+
+
+class Models:
+    """Used by the one thread that works with models, and asked for its size by others."""
+
+    def __init__(self, memory: int) -> None:
+        self.memory = memory
+        self._held: OrderedDict[tuple[str, str, float], _Held] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def bytes(self) -> int:
+        with self._lock:
+            return sum(held.bytes for held in self._held.values())
+
+    @property
+    def count(self) -> int:
+        return len(self._held)
+
+    def classifier(self, model: Model) -> LoadedClassifier:
+        from headstart.use.predict import LoadedClassifier
+
+        return self._get(LoadedClassifier, model)
+
+    def language_model(self, model: Model) -> LoadedLanguageModel:
+        from headstart.use.language import LoadedLanguageModel
+
+        return self._get(LoadedLanguageModel, model)
+
+    def encoder(self, model: Model) -> LoadedEncoder:
+        from headstart.use.encode import LoadedEncoder
+
+        return self._get(LoadedEncoder, model)
+
+    def inspector(self, model: Model) -> Inspector:
+        from headstart.use.inspect import Inspector
+
+        return self._get(Inspector, model)
+
+    def _get(self, kind: type[T], model: Model) -> T:
+        key = (kind.__name__, model.id, model.made)  # one that was trained anew is another
+        with self._lock:
+            if key in self._held:
+                self._held.move_to_end(key)
+                found: T = self._held[key].loaded
+                return found
+        _leave_cores()
+        loaded: T = kind.load(model.path)  # type: ignore[attr-defined]
+        with self._lock:
+            for old in [k for k in self._held if k[:2] == key[:2]]:
+                del self._held[old]
+            self._held[key] = _Held(loaded, _size(loaded))
+            while sum(held.bytes for held in self._held.values()) > self.memory and len(self._held) > 1:
+                self._held.popitem(last=False)
+        return loaded
+
+
+def _leave_cores() -> None:
+    """Half of the cores for models. Threads that wait for each other on cores that are busy take twenty times as long."""
+    import torch
+
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // 2))
+
+
+def _size(loaded: Any) -> int:
+    from headstart.runs.checkpoint import weight_bytes
+
+    network = loaded.saved.model if hasattr(loaded, "saved") else loaded.model
+    return weight_bytes(network)

@@ -1,0 +1,53 @@
+import { $, ask, complain, make, shown } from "/static/studio.js";
+
+const page = $("model");
+const id = page.dataset.id;
+
+async function label(model, place, text) {
+  if (!model || !text.trim()) { place.replaceChildren(); return; }
+  const scores = await ask("POST", "/predict", { inputs: text, model });
+  const bars = make("div", "", { class: "bars" });
+  for (const { label: name, score } of scores) {
+    const named = make("bdi", shown(name));
+    bars.append(named, make("meter", "", { min: 0, max: 1, value: score, "aria-label": shown(name) }), make("span", `${(100 * score).toFixed(1)} %`));
+  }
+  place.replaceChildren(bars);
+}
+
+if (page.dataset.job === "finetune") {
+  let timer;
+  const other = $("other");
+  const refresh = async () => {
+    const text = $("text").value;
+    try { complain(null); await label(id, $("labels"), text); await label(other && other.value, $("labels-other"), text); } catch (error) { complain(error); }
+  };
+  $("text").addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(refresh, 250); });
+  if (other) other.addEventListener("change", refresh);
+}
+
+function table(logprobs) {
+  const head = make("tr");
+  head.append(make("th", "token", { scope: "col" }), make("th", "probability", { scope: "col", class: "n" }), make("th", "most probable", { scope: "col" }));
+  $("token-table").tHead.replaceChildren(head);
+  $("token-table").tBodies[0].replaceChildren(...logprobs.tokens.map((token, i) => {
+    const row = make("tr");
+    const top = Object.entries(logprobs.top_logprobs[i] || {}).map(([word, value]) => `${shown(word).trim() || "␣"} ${Math.exp(value).toFixed(2)}`);
+    row.append(make("th", shown(token).trim() || "␣", { scope: "row" }), make("td", Math.exp(logprobs.token_logprobs[i]).toFixed(4), { class: "n" }), make("td", top.join("   ")));
+    return row;
+  }));
+  $("token-table").hidden = !logprobs.tokens.length;
+}
+
+if (page.dataset.job === "pretrain") {
+  $("generate").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const number = (name) => Number($(name).value);
+    const body = { model: id, prompt: $("text").value, max_tokens: number("tokens"), temperature: number("temperature"), top_k: number("top-k"), seed: number("seed"), logprobs: 6 };
+    try {
+      complain(null);
+      const { choices } = await ask("POST", "/v1/completions", body);
+      $("generated").textContent = shown($("text").value + choices[0].text);
+      table(choices[0].logprobs);
+    } catch (error) { complain(error); }
+  });
+}

@@ -1,0 +1,95 @@
+import { $, ask, complain, make, shown, time } from "/static/studio.js";
+
+let file = null;
+
+function options(select, names, chosen, none) {
+  select.replaceChildren(...(none ? [make("option", none, { value: "" })] : []), ...names.map((name) => make("option", shown(name), { value: name })));
+  if (chosen) select.value = chosen;
+}
+
+async function known() {
+  const files = await ask("GET", "/api/files");
+  $("known-part").hidden = !files.length;
+  $("known").replaceChildren(make("option", "choose", { value: "" }), ...files.map((f) => make("option", shown(f.name), { value: f.id })));
+  $("corpus").replaceChildren(make("option", "no", { value: "" }), ...files.map((f) => make("option", shown(f.name), { value: f.id })));
+}
+
+async function bases() {
+  const found = await ask("GET", "/api/bases");
+  $("bases").replaceChildren(...found.map((base) => {
+    const label = make("label");
+    const box = make("input", "", { type: "checkbox", name: "base", value: base.id });
+    label.append(box, ` ${shown(base.name)} (${base.kind}) `);
+    return label;
+  }));
+}
+
+async function check(columns = {}) {
+  const query = new URLSearchParams(columns).toString();
+  const found = await ask("GET", `/api/files/${file}/check${query ? `?${query}` : ""}`);
+  options($("text-column"), found.columns, found.text_column);
+  options($("label-column"), found.columns, found.label_column, found.label_column ? "" : "none");
+  const part = found.check.splits.train;
+  const labels = Object.entries(part.labels).slice(0, 12).map(([name, count]) => `${shown(name) || "(none)"} ${count}`);
+  $("counts").textContent = `${part.rows} rows; ${labels.join(", ")}.`;
+  $("warnings").replaceChildren(...[...found.notes, ...found.check.warnings].map((text) => make("li", shown(text))));
+  $("warnings").hidden = !$("warnings").children.length;
+  $("rows").replaceChildren(...found.rows.map((row) => {
+    const line = make("tr");
+    line.append(make("td", shown(row.text), { class: "text", dir: "auto" }), make("td", shown(row.label), { "data-name": "label" }));
+    return line;
+  }));
+  $("check-part").hidden = $("plan-part").hidden = false;
+}
+
+async function guarded(work) {
+  try { complain(null); await work(); } catch (error) { complain(error); }
+}
+
+function body() {
+  const all = (name) => [...document.querySelectorAll(`input[name=${name}]:checked`)].map((box) => box.value);
+  const job = { verb: "compare", data: file, seeds: Number($("seeds").value), arms: all("arm"), bases: all("base") };
+  const labels = $("labels").value.split(",").map((word) => word.trim()).filter(Boolean);
+  job.labels = labels.map((word) => (word === "all" ? word : Number(word)));
+  for (const [name, place] of [["text_column", "text-column"], ["label_column", "label-column"], ["name", "name"]]) if ($(place).value) job[name] = $(place).value;
+  for (const [name, place] of [["epochs", "epochs"], ["least_steps", "least-steps"]]) if ($(place).value) job[name] = Number($(place).value);
+  if ($("corpus").value) job.corpus = [$("corpus").value];
+  for (const [name, place] of [["skip_blank", "skip-blank"], ["clean_labels", "clean-labels"]]) if ($(place).checked) job[name] = true;
+  return job;
+}
+
+if ($("new")) {
+  $("file").addEventListener("change", () => guarded(async () => {
+    const given = $("file").files[0];
+    if (!given) return;
+    $("upload").textContent = `Uploading ${shown(given.name)} ...`;
+    try {
+      const made = await ask("PUT", `/api/files?name=${encodeURIComponent(given.name)}`, given);
+      file = made.id;
+      $("upload").textContent = `${shown(made.name)}: ${made.bytes} bytes.`;
+    } catch (error) { $("upload").textContent = ""; throw error; }
+    await check();
+    await known();
+  }));
+  $("known").addEventListener("change", () => guarded(async () => { file = $("known").value || null; if (file) await check(); }));
+  for (const name of ["text-column", "label-column"]) $(name).addEventListener("change", () => guarded(() => {
+    const columns = { text_column: $("text-column").value };
+    if ($("label-column").value) columns.label_column = $("label-column").value;
+    return check(columns);
+  }));
+  $("estimate").addEventListener("click", () => guarded(async () => {
+    $("estimate").disabled = true;
+    $("cost").textContent = "Timing a few steps ...";
+    try {
+      const { cost, command } = await ask("POST", "/api/plans", body());
+      $("cost").textContent = `${cost.cells} cells, about ${time(cost.seconds)}, ${(cost.memory_bytes / 1e9).toFixed(1)} GB of memory.`;
+      $("command").textContent = command;
+      $("command").hidden = false;
+    } catch (error) { $("cost").textContent = ""; throw error; } finally { $("estimate").disabled = false; }
+  }));
+  $("new").addEventListener("submit", (event) => { event.preventDefault(); guarded(async () => {
+    $("start").disabled = true;
+    try { location.assign(`/jobs/${(await ask("POST", "/api/jobs", body())).id}`); } finally { $("start").disabled = false; }
+  }); });
+  guarded(async () => { await known(); await bases(); });
+}

@@ -1,0 +1,96 @@
+"""What the routes share: the folder, its runs, files and jobs, and the thread that works with models."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Request
+
+from headstart.serve.files import Files
+from headstart.serve.jobs import Jobs
+from headstart.serve.metrics import Metrics
+from headstart.serve.models import Models
+from headstart.serve.problems import Refused
+from headstart.serve.registry import Model, Registry
+from headstart.serve.settings import Settings
+from headstart.serve.worker import Worker
+
+GONE = 0.2  # seconds between two looks whether the client is still there
+
+
+@dataclass(frozen=True)
+class Studio:
+    settings: Settings
+    metrics: Metrics
+    registry: Registry
+    files: Files
+    jobs: Jobs
+    models: Models
+    worker: Worker
+
+    @classmethod
+    def open(cls, settings: Settings) -> Studio:
+        metrics, registry = Metrics(), Registry(settings.folder)
+        files, jobs = Files(settings.folder, settings.limits.files), Jobs(registry, settings.limits.jobs)
+        return cls(settings, metrics, registry, files, jobs, Models(settings.memory), Worker(settings.limits, metrics))
+
+    async def model(self, wanted: str | None, *jobs: str) -> Model:
+        """The model that a request names, or the newest of a kind that it can mean."""
+        if wanted is None:
+            return await asyncio.to_thread(self.registry.newest, *jobs)
+        return await asyncio.to_thread(self.registry.model, wanted)
+
+    async def answers(
+        self, request: Request, model: Model, what: str, call: Callable[[list[Any]], Any], items: list[Any]
+    ) -> list[Any]:
+        """What `call` gives for each item, together with other requests for `what` of the same model."""
+        future = self.worker.submit((what, model.id, model.made), call, items)
+        waiting = asyncio.ensure_future(asyncio.wrap_future(future))
+        while True:
+            done, _ = await asyncio.wait({waiting}, timeout=GONE)
+            if done:
+                return waiting.result()
+            if await request.is_disconnected():
+                future.cancel()
+                raise Refused("The client has gone.", "GONE")
+
+    async def steps(self, request: Request, start: Callable[[], Iterator[Any]]) -> AsyncIterator[Any]:
+        """What a generation makes, step by step; it ends with the client."""
+        loop = asyncio.get_running_loop()
+        queue: asyncio.Queue[tuple[Any, BaseException | None, bool]] = asyncio.Queue()
+
+        def tell(step: Any, error: BaseException | None, over: bool) -> None:
+            with suppress(RuntimeError):  # the server is closing
+                loop.call_soon_threadsafe(queue.put_nowait, (step, error, over))
+
+        generation = self.worker.generate(start, tell)
+        try:
+            while True:
+                try:
+                    step, error, over = await asyncio.wait_for(queue.get(), GONE)
+                except TimeoutError:
+                    if await request.is_disconnected():
+                        return
+                    continue
+                if error:
+                    raise error
+                if over:
+                    return
+                yield step
+                if queue.empty() and await request.is_disconnected():
+                    return
+        finally:
+            generation.cancelled.set()
+
+    def must_write(self) -> None:
+        if self.settings.read_only:
+            raise Refused("This server was started with --read-only.", "READ_ONLY")
+
+
+def studio_of(request: Request) -> Studio:
+    found: Studio = request.app.state.studio
+    return found

@@ -1,0 +1,151 @@
+"""A folder with a language model, a classifier and a small study, and clients that talk to its server without a socket."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.testclient import TestClient
+
+from headstart.config import FinetuneConfig, PretrainConfig
+from headstart.jobs.job import run_job
+from headstart.schema import parse
+from headstart.serve.app import make_app
+from headstart.serve.settings import Settings
+from headstart.study.study import compare
+
+TOKEN = "t" * 43
+ADDRESS = "http://127.0.0.1:8642"
+TEXTS = [f"the {dish} was {word}" for dish in ("soup", "bread", "fish", "cake") for word in ("lovely", "fresh", "awful", "cold")]  # fmt: skip
+LABELS = ["good" if text.endswith(("lovely", "fresh")) else "bad" for text in TEXTS]
+TRAIN = {"threads": 1, "tensorboard": False}
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs called base and tuned, and a study called study; to be copied, not changed."""
+    folder = tmp_path_factory.mktemp("made") / "runs"
+    corpus, rows = folder.parent / "corpus.txt", folder.parent / "rows.csv"
+    corpus.write_text("\n".join(TEXTS * 3), "utf-8")
+    rows.write_text(
+        "text,label\n" + "".join(f"{t},{label}\n" for t, label in zip(TEXTS * 3, LABELS * 3, strict=True)), "utf-8"
+    )
+    settings: dict[str, Any] = {
+        "data": {"paths": [str(corpus)], "unit": "line"},
+        "tokenizer": {"kind": "word"},
+        "samples": [],
+    }
+    settings |= {
+        "model": {"size": "nano", "context": 32},
+        "train": {**TRAIN, "steps": 30, "lr": 0.003, "batch_size": 8},
+    }
+    run_job(parse(PretrainConfig, settings), folder / "base")
+    tuned = {"base": str(folder / "base"), "data": {"train": str(rows)}, "epochs": 2, "train": TRAIN, "least_steps": 5}
+    run_job(parse(FinetuneConfig, tuned), folder / "tuned")
+    few = {"seeds": 2, "least_steps": 5, "finetune": {"epochs": 1, "train": TRAIN}}
+    compare(TEXTS * 3, LABELS * 3, folder / "base", ("majority", "tfidf", "full"), folder / "study", **few)
+    return folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(made, tmp_path / "runs"))
+
+
+@pytest.fixture
+def client_of() -> Iterator[Callable[..., TestClient]]:
+    """Clients of servers, which are closed at the end."""
+    opened: list[TestClient] = []
+
+    def make(folder: Path, **settings: Any) -> TestClient:
+        settings = {"token": TOKEN, **settings}
+        headers = {"Authorization": f"Bearer {TOKEN}"} if settings["token"] else {}
+        client = TestClient(
+            make_app(Settings(folder, **settings)), ADDRESS, headers=headers, raise_server_exceptions=False
+        )
+        opened.append(client.__enter__())
+        return client
+
+    yield make
+    for client in opened:
+        client.__exit__(None, None, None)
+
+
+@pytest.fixture
+def client(folder: Path, client_of: Callable[..., TestClient]) -> TestClient:
+    return client_of(folder)
+
+
+@pytest.fixture(scope="session")
+def shared(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """One client for tests that change nothing."""
+    place = Path(shutil.copytree(made, tmp_path_factory.mktemp("shared") / "runs"))
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with TestClient(
+        make_app(Settings(place, token=TOKEN)), ADDRESS, headers=headers, raise_server_exceptions=False
+    ) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def ids(shared: TestClient) -> dict[str, str]:
+    """The ids of its runs and studies by name."""
+    return {entry["name"]: entry["id"] for entry in shared.get("/api/runs").json()}
+
+
+@pytest.fixture
+def rows_csv() -> bytes:
+    return ("text,label\n" + "".join(f"{t},{label}\n" for t, label in zip(TEXTS * 3, LABELS * 3, strict=True))).encode()
+
+
+Server = tuple[subprocess.Popen[bytes], httpx2.Client]
+
+
+def free_port() -> int:
+    with socket.socket() as tried:
+        tried.bind(("127.0.0.1", 0))
+        return int(tried.getsockname()[1])
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Server]]:
+    """Servers of a folder, which are ended after the test."""
+    running: list[Server] = []
+
+    def begin(folder: Path, *flags: str) -> Server:
+        port = free_port()
+        words = ["serve", str(folder), "--port", str(port), "--json", *flags]
+        child = subprocess.Popen(
+            [sys.executable, "-m", "headstart", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        assert child.stdout
+        told = json.loads(child.stdout.readline())
+        headers = {"authorization": f"Bearer {Path(told['token_file']).read_text().strip()}"}
+        client = httpx2.Client(base_url=told["address"], headers=headers, timeout=60)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            try:
+                client.get("/healthz")
+                break
+            except httpx2.TransportError:
+                time.sleep(0.1)
+        running.append((child, client))
+        return child, client
+
+    yield begin
+    for child, client in running:
+        client.close()
+        child.kill()
+        child.wait()
+        if child.stdout:
+            child.stdout.close()
