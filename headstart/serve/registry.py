@@ -101,7 +101,7 @@ class Registry:
         """A name and a hash of where it is, so that no two are the same.
 
         >>> Registry(Path("/srv/runs")).id_of(Path("/srv/runs/My model"))
-        'my-model-7e29cf7b'
+        'my-model-58ca028f'
         """
         name = self.name_of(path)
         slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[-48:].strip("-") or "run"
