@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headstart.cli.terminal import accuracy_line, show, show_json, show_table
-from headstart.data import Task
 from headstart.errors import UserError
 from headstart.quantities import counted, data_size, duration
-from headstart.targets.tasks import TARGETS
+
+if TYPE_CHECKING:
+    from headstart.data import Task
 
 PARTS = {"valid": "validation", "test": "test"}
 
@@ -72,6 +73,8 @@ def show_finetuned(result: Mapping[str, Any], config: Any) -> None:
 
 def task_scores(task: Task, scores: Mapping[str, Any]) -> str:
     """The scores of a task in one line."""
+    from headstart.targets.tasks import TARGETS  # loads numpy
+
     return ", ".join(f"{title} {scores[key]:.4f}" for key, title in TARGETS[task].titles.items() if key in scores)
 
 
