@@ -7,6 +7,7 @@ The names below load what they need when they are first used: `import headstart`
     TextSearch, ImageSearch                               texts or images by a query
     Inspector, inspect                                    what can be seen inside a model
     LanguageModel, TextClassifier                         the first two jobs as scikit-learn estimators
+    TextRegressor, MultiLabelClassifier                   the same for numbers and for several labels per text
     compare, Study                                        many runs, compared
 
 Names of earlier releases still work: `translate` is train_translator, `match` is train_matcher, `Classifier` is
@@ -29,7 +30,9 @@ _HOMES = {
     "LoadedLanguageModel": "headstart.use.language:LoadedLanguageModel",
     "LoadedTranslator": "headstart.use.translate:LoadedTranslator",
     "Study": "headstart.study.study:Study",
+    "MultiLabelClassifier": "headstart.use.task_estimators:MultiLabelClassifier",
     "TextClassifier": "headstart.use.estimator:TextClassifier",
+    "TextRegressor": "headstart.use.task_estimators:TextRegressor",
     "TextSearch": "headstart.use.text_search:TextSearch",
     "compare": "headstart.study.study:compare",
     "finetune": "headstart.jobs.finetune:finetune",
@@ -52,8 +55,10 @@ __all__ = [
     "LoadedEncoder",
     "LoadedLanguageModel",
     "LoadedTranslator",
+    "MultiLabelClassifier",
     "Study",
     "TextClassifier",
+    "TextRegressor",
     "TextSearch",
     "compare",
     "finetune",

@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 import weakref
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from headstart.runs.run import Run
 from headstart.runs.watch import Watch
 from headstart.schema import merge, parse
 from headstart.shapes import PRESETS
+from headstart.text.classes import not_classes
 from headstart.text.read import Example
 from headstart.text.split import SELECTED_FROM
 from headstart.use import language, predict
@@ -58,7 +60,7 @@ class LanguageModel(BaseEstimator):  # type: ignore[misc]
         self.unit, self.seed, self.settings, self.minutes = unit, seed, settings, minutes
 
     def fit(self, texts: Sequence[str], y: object = None) -> Self:
-        folder = _Folder()
+        folder = RunFolder()
         given: dict[str, Any] = {
             "base": self.base,
             "objective": self.objective,
@@ -70,7 +72,7 @@ class LanguageModel(BaseEstimator):  # type: ignore[misc]
             given["train"]["steps"] = self.steps
         if self.steps is not None and self.minutes is not None:
             raise UserError("steps and minutes both set the length of the run. Give one of them.")
-        with _nothing_kept():
+        with nothing_kept():
             run_job(pretraining(merge(given, self.settings or {}), self.minutes), folder.run, curves=False)
         self.folder_, self.model_ = folder, language.LoadedLanguageModel.load(folder.run)
         return self
@@ -79,7 +81,7 @@ class LanguageModel(BaseEstimator):  # type: ignore[misc]
     def load(cls, run: str | Path) -> Self:
         """The language model of a run, or one that `save` wrote."""
         model = cls()
-        model.folder_, model.model_ = _Folder(Path(run)), language.LoadedLanguageModel.load(run)
+        model.folder_, model.model_ = RunFolder(Path(run)), language.LoadedLanguageModel.load(run)
         return model
 
     def save(self, folder: str | Path) -> None:
@@ -146,7 +148,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise DataError(f"y[{i}] is {label}: every row needs a label.", "DATA_LABEL")
         labels = np.asarray(y).tolist()  # one kind for all: the names in the rows and here have to be the same
         names = {str(label): label for label in labels}
-        folder = _Folder()
+        if why := not_classes(Counter(map(str, labels))):
+            raise DataError(f"y: {why}", "DATA_LABEL")
+        folder = RunFolder()
         rows = folder.rows(X, labels)
         base = str(self.base.folder_.run) if isinstance(self.base, LanguageModel) else self.base
         scope, prompt, few = self.train, self.prompt, len(X) if len(X) < SELECTED_FROM else 0
@@ -164,10 +168,10 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "class_weights": self.class_weights,
             "check": False,
             "predictions": "none",
-            "data": {"train": rows, "test_fraction": 0.0, "labels": few},
+            "data": {"train": rows, "test_fraction": 0.0, "labels": few, "task": "classify"},
             "train": {"lr": self.lr, "batch_size": self.batch_size, "seed": self.seed, "tensorboard": False},
         }
-        with _nothing_kept():
+        with nothing_kept():
             run_job(parse(FinetuneConfig, merge(given, self.settings or {})), folder.run, curves=False)
         self._use(folder, names)
         return self
@@ -176,7 +180,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def load(cls, run: str | Path) -> Self:
         """The classifier of a run, or one that `save` wrote; its labels are texts."""
         model = cls()
-        folder = _Folder(Path(run))
+        folder = RunFolder(Path(run))
         model._use(folder, {label: label for label in predict.LoadedClassifier.load(run).labels})
         return model
 
@@ -219,7 +223,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             scores={f"{tried.base} {tried.route}": found.score_of(tried) for tried in found.tried},
         )
 
-    def _use(self, folder: _Folder, names: dict[str, Any]) -> None:
+    def _use(self, folder: RunFolder, names: dict[str, Any]) -> None:
         self.folder_, self.model_ = folder, predict.LoadedClassifier.load(folder.run)
         order = [
             names.get(label, label) for label in self.model_.labels
@@ -243,14 +247,14 @@ def checked(texts: Sequence[Any]) -> list[str]:
 
 
 @contextmanager
-def _nothing_kept() -> Iterator[None]:
+def nothing_kept() -> Iterator[None]:
     try:
         yield
     except Stopped as stop:  # the folder goes with the object
         raise stop.but("nothing of it is kept. fit begins anew.") from None
 
 
-class _Folder:
+class RunFolder:
     """Where a fitted model lives: a run that is there, or a folder that goes with the object."""
 
     def __init__(self, run: Path | None = None) -> None:
