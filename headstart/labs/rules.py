@@ -146,8 +146,8 @@ VERBS: Mapping[str, Verb] = {
 }  # fmt: skip
 WORD_SETTINGS = {  # of --set: those that hold words which are no names of files
     "activation", "arms", "caption_column", "cell", "device", "encoding", "file_column", "group_column", "head_labels", "hold_out", "init",
-    "label_column", "label_words", "long", "models", "norm", "objective", "objectives", "on_bad_bytes", "pool", "positions", "predictions",
-    "preset", "projection", "prompt", "prompts", "samples", "scope", "score", "size", "source_column", "split", "start", "target_column", "text_column", "unit",
+    "label_column", "label_separator", "label_words", "long", "models", "norm", "objective", "objectives", "on_bad_bytes", "pool", "positions", "predictions",
+    "preset", "projection", "prompt", "prompts", "samples", "scope", "score", "size", "source_column", "split", "start", "target_column", "task", "text_column", "unit",
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ What else stands there is passed over.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -199,18 +199,23 @@ class Conformal(Shape):
 
 class Finetuned(_Result):
     task: Task = "classify"
-    valid: _ValidScores | _TaskScores | None
-    test: _TestScores | _TaskScores | None
+    valid: _ValidScores | None
+    test: _TestScores | None
     commonest: _Commonest
     overlapping_test_rows: int | None
     trained_parameters: int
     calibration: _Calibration | None = None
 
-    @model_validator(mode="after")
-    def scores_are_of_the_task(self) -> Self:
-        if self.task == "classify" and any(isinstance(scores, _TaskScores) for scores in (self.valid, self.test)):
-            raise ValueError("scores without an accuracy")
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def scores_are_of_the_task(cls, given: Any) -> Any:
+        """Other tasks have other scores."""
+        if not isinstance(given, dict) or given.get("task", "classify") == "classify":
+            return given
+        for part in ("valid", "test"):
+            if given.get(part) is not None:
+                _TaskScores.model_validate(given[part])
+        return {**given, "valid": None, "test": None}
 
 
 class _Overlapping(Shape):

@@ -21,7 +21,7 @@ from headstart.runs.disk import write_file
 from headstart.strict_json import to_json
 from headstart.study.lexicon import lexicon_probabilities, polarities
 from headstart.study.plan import ONE_CLASS, PROMPTED_ARMS, StudyConfig
-from headstart.targets.target import Encoded, Outputs, Target, prediction_records
+from headstart.targets.target import Encoded, Outputs, Target, Written, prediction_records
 from headstart.text.split import Labelled, draw, split_labelled
 from headstart.text.word_vectors import known_vectors, vector_files
 
@@ -44,6 +44,10 @@ class Baseline:
     @property
     def answers(self) -> Encoded:
         return self.target.answers(self.outputs)
+
+    @property
+    def predictions(self) -> list[Written]:
+        return [self.target.written(answer) for answer in self.answers]
 
     @property
     def probabilities(self) -> list[dict[str, float]]:

@@ -28,7 +28,9 @@ from headstart.study.mistakes import disagreements, mistakes
 from headstart.study.overlap import overlapping
 from headstart.study.plan import CONSTANT, NEEDS_NO_LABELS, BaseRun, StudyConfig, arms_of, leading_score
 from headstart.study.results import (
+    Abstention,
     ArmResult,
+    Calibration,
     Cost,
     Curves,
     Data,
@@ -160,14 +162,11 @@ class _Study:
         scores = np.array(values, dtype=np.float64)
         return _summary(mean_interval(scores, heaviest=self.target.heaviest(score, self.truth)), scores)
 
-    def _certainty(self, t: Taken) -> dict[str, Any]:
-        """Calibration and the curve of abstaining, of classes alone."""
+    def _certainty(self, t: Taken) -> tuple[Calibration, Abstention]:
+        """Calibration, and the curve of abstaining; empty but for classes."""
         if self.target.task != "classify":
-            return {}
-        return {
-            "calibration": calibration(t.outputs, self.truth.tolist(), t.results),
-            "abstention": abstention(t.outputs, self.truth),
-        }
+            return Calibration(), Abstention()
+        return calibration(t.outputs, self.truth.tolist(), t.results), abstention(t.outputs, self.truth)
 
     def _confusion(self, t: Taken) -> list[list[Number]]:
         """Summed over seeds."""
@@ -180,6 +179,7 @@ class _Study:
         scores = self.scores(t)
         found = mean_interval(scores, heaviest=self.heaviest)
         measures = {score: self._summary(score, t) for score in self.target.titles}
+        certainty, curve = self._certainty(t)
         clean = np.setdiff1d(np.arange(len(self.truth)), overlap)
         without = (
             mean_interval(self.scores(t, clean), heaviest=self.target.heaviest(self.score, self.truth[clean]))
@@ -198,7 +198,8 @@ class _Study:
             accuracy=measures.get("accuracy"),
             macro_f1=measures.get("macro_f1"),
             measures={score: measure for score, measure in measures.items() if score not in ("accuracy", "macro_f1")},
-            **self._certainty(t),
+            calibration=certainty,
+            abstention=curve,
             overlapping_test_rows=len(overlap),
             clean=Score(mean=without.value, interval=_interval(without)) if without else None,
             rate=t.rate,

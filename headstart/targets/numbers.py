@@ -100,9 +100,10 @@ class Numbers(Target):
         return f" (numbers with mean {self.mean:.3g} and standard deviation {self.spread:.3g})"
 
     def strata(self, labels: Sequence[str]) -> list[Hashable]:
-        """Tenths of the numbers."""
+        """Tenths of the numbers; fewer parts of fewer rows, of which a fraction is to be held out."""
         numbers = np.array([_number(cell) for cell in labels])
-        edges = np.quantile(numbers, np.linspace(0, 1, STRATA + 1)[1:-1])
+        parts = max(1, min(STRATA, len(numbers) // 10))
+        edges = np.quantile(numbers, np.linspace(0, 1, parts + 1)[1:-1])
         return np.searchsorted(edges, numbers, side="right").tolist()
 
     def counts(self, labels: Sequence[str]) -> dict[str, int]:

@@ -75,9 +75,9 @@ def test_before_the_first_step_it_says_what_the_language_model_says(base: Path) 
     source = open_base(str(base))
     assert isinstance(source.model.head, LanguageHead)
     scores = word_scores(source.model, source.tokenizer, TEXTS, Prompt(template=TEMPLATE, words=WORDS))
-    rows = job.test.probabilities(job.model, "cpu")
+    rows = job.test.outputs(job.model, "cpu")
     expected = word_scores(source.model, source.tokenizer, job.test.texts, Prompt(template=TEMPLATE, words=WORDS))
-    assert_close(torch.tensor(rows), expected.softmax(1), atol=1e-4, rtol=1e-3)
+    assert_close(torch.tensor(rows).float(), expected.softmax(1), atol=1e-4, rtol=1e-3)
     assert scores.softmax(1)[0, 1] > 0.5 > scores.softmax(1)[1, 1], (
         "and the language model knows good meals from bad ones"
     )

@@ -71,6 +71,7 @@ if ($("new")) {
     await check();
     await known();
   }));
+  if ($("file").files.length) $("file").dispatchEvent(new Event("change"));  // chosen before this script was there
   $("known").addEventListener("change", () => guarded(async () => { file = $("known").value || null; if (file) await check(); }));
   for (const name of ["text-column", "label-column"]) $(name).addEventListener("change", () => guarded(() => {
     const columns = { text_column: $("text-column").value };
