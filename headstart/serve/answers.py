@@ -69,7 +69,7 @@ class Info(TypedDict):
 
 
 class Predictions(TypedDict):
-    predictions: list[str]
+    predictions: list[str | list[str] | float]
 
 
 class Tokenized(TypedDict):

@@ -84,10 +84,11 @@ def found_task(labels: Mapping[str, int], column: str | None) -> tuple[Task, str
     names = list(labels)
     numbers = [number for number in map(number_in, names) if number is not None]
     if names and len(numbers) == len(names):
-        if _are_amounts(numbers, sum(labels.values())):
-            counted_up = len(names) == sum(labels.values()) == max(numbers) - min(numbers) + 1  # numbers of rows
-            return "classify" if counted_up else "regression", ""
         whole = all(number == int(number) for number in numbers)
+        if _are_amounts(numbers, sum(labels.values())):
+            # Numbers of rows are no amounts.
+            counted_up = whole and len(names) == sum(labels.values()) == max(numbers) - min(numbers) + 1
+            return "classify" if counted_up else "regression", ""
         ordered = whole and 2 < len(names) <= FEW_NUMBERS and (column or "").casefold() in RATINGS
         return ("ordinal", "") if ordered else ("classify", "")
     several = _lists(names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import threading
 import time
@@ -16,6 +17,9 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
+from headstart.config import FinetuneConfig
+from headstart.jobs.finetune import finetune
+from headstart.schema import parse
 from headstart.serve.metrics import Metrics
 from headstart.serve.problems import Refused
 from headstart.serve.settings import Limits
@@ -36,6 +40,23 @@ def test_predict_gives_the_labels_of_the_command_line(shared: TestClient, ids: d
     for record, scores in zip(ours, several, strict=True):
         assert {s["label"]: pytest.approx(s["score"], abs=1e-6) for s in scores} == record["probabilities"]
         assert scores[0]["label"] == record["label"]
+
+
+def test_a_number_is_its_own_score(client_of: Callable[..., TestClient], tmp_path: Path) -> None:
+    rows = [{"text": f"the soup number {i} was fine", "score": i + 0.25} for i in range(60)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    small = {"base": "gpt", "init": "scratch", "epochs": 1, "model": {"size": "nano"}, "tokenizer": {"kind": "word"}}
+    data = {"train": str(tmp_path / "rows.jsonl"), "label_column": "score"}
+    finetune(
+        parse(FinetuneConfig, {**small, "data": data, "train": {"tensorboard": False}}), tmp_path / "runs" / "number"
+    )
+    (ours,) = LoadedClassifier.load(tmp_path / "runs" / "number").predict(TEXTS[:1])
+    client = client_of(tmp_path / "runs")
+    (scored,) = client.post("/predict", json={"inputs": TEXTS[0]}).json()
+    assert scored == {"label": "value", "score": pytest.approx(ours["label"])}
+    assert client.post("/invocations", json={"inputs": TEXTS[:1]}).json()["predictions"] == [
+        pytest.approx(ours["label"])
+    ]
 
 
 @pytest.mark.parametrize("inputs", ["", "  ", ["a", ""], [["a", "b"]], [], None, 5, [5]])

@@ -9,6 +9,7 @@ async function label(model, place, text) {
   const bars = make("div", "", { class: "bars" });
   for (const { label: name, score } of scores) {
     const named = make("bdi", shown(name));
+    if (scores.length === 1 && name === "value") { bars.append(named, make("span", score.toPrecision(4))); continue; }
     bars.append(named, make("meter", "", { min: 0, max: 1, value: score, "aria-label": shown(name) }), make("span", `${(100 * score).toFixed(1)} %`));
   }
   place.replaceChildren(bars);
