@@ -44,6 +44,9 @@ MASKED = [*PRETRAIN, "--objective", "masked", "--set", "train.accumulate=2"]
 FINETUNE = ["finetune", "{labelled}", "--base", "gpt", "--init", "scratch", "--size", "nano", "--tokenizer", "word", "--epochs", "12",
             "--batch-size", "4", "--set", "train.checkpoint_every=7"]  # fmt: skip
 CONTRASTIVE = [*FINETUNE, "--objective", "contrastive"]
+NUMBERS, SEVERAL, STARS = (
+    [word.replace("labelled", task) for word in FINETUNE] for task in ("numbers", "several", "stars")
+)
 SENTENCES = [f"{who} {verb} {what} {animal}." for who in ("I", "She", "He") for verb in ("hold", "rub", "see")
              for what in ("a", "the") for animal in ("dog", "cat", "bird", "fish")]  # fmt: skip
 REVIEWS = [f"film {i} was {('dull', 'fine')[i % 2]} to the end,{('bad', 'good')[i % 2]}" for i in range(80)]
@@ -111,7 +114,15 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("data")
     (folder / "corpus.txt").write_text("\n".join(SENTENCES))
     (folder / "labelled.csv").write_text("\n".join(["text,label", *REVIEWS]))
-    return {"corpus": str(folder / "corpus.txt"), "labelled": str(folder / "labelled.csv")}
+    for task, label in (
+        ("numbers", lambda i: i * 1.5 % 7),
+        ("several", lambda i: ("", "a|b", "b|c", "a|c")[i % 4]),
+        ("stars", lambda i: i % 5),
+    ):
+        rows = [f"film {i} was {('dull', 'fine', 'so')[i % 3]} to the end,{label(i)}" for i in range(80)]
+        (folder / f"{task}.csv").write_text("\n".join([f"text,{'stars' if task == 'stars' else 'label'}", *rows]))
+    tables = {name: str(folder / f"{name}.csv") for name in ("labelled", "numbers", "several", "stars")}
+    return {"corpus": str(folder / "corpus.txt"), **tables}
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +157,11 @@ def test_a_killed_pretraining_run_resumes_to_the_same_bits(
     assert what_remains(stopped) == whole
 
 
-@pytest.mark.parametrize("command", [MASKED, FINETUNE, CONTRASTIVE], ids=["masked", "finetune", "contrastive"])
+@pytest.mark.parametrize(
+    "command",
+    [MASKED, FINETUNE, CONTRASTIVE, NUMBERS, SEVERAL, STARS],
+    ids=["masked", "finetune", "contrastive", "regression", "multilabel", "ordinal"],
+)
 def test_a_killed_run_of_another_kind_resumes_to_the_same_bits(
     command: list[str], files: dict[str, str], tmp_path: Path
 ) -> None:
