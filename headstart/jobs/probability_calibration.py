@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from headstart.data import Task
 from headstart.models.heads import ClassHead, Model
-from headstart.targets.class_scores import calibration_error
-from headstart.tasks.calibration import FEWEST_ROWS, before_temperature, fit_temperature, nonconformity, softmax
+from headstart.targets.class_scores import calibration_error, softmax
+from headstart.tasks.calibration import FEWEST_ROWS, before_temperature, fit_temperature, nonconformity
 from headstart.tasks.classify import ClassifyText
 
 

@@ -20,6 +20,7 @@ from headstart.runs.kinds import KINDS
 from headstart.runs.run import Run
 from headstart.serve.registry import ID, Entry
 from headstart.serve.studio import Studio, studio_of
+from headstart.show.page import templates
 from headstart.study.plan import ARMS
 from headstart.study.verdict import headline
 from headstart.text.visible import shown
@@ -185,12 +186,7 @@ def _bytes(path: Path) -> bytes:
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    made = Environment(
-        loader=PackageLoader("headstart", "serve/pages"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
+    made = templates("serve/pages")
     made.filters |= {"shown": shown, "duration": duration, "number": _number}
     return made
 

@@ -68,11 +68,16 @@ def _resource(name: str) -> str:
 
 @cache
 def _environment() -> Environment:
+    made = templates("show")
+    made.filters |= {"label": label, "shown": shown, "json": script_json}
+    return made
+
+
+def templates(folder: str) -> Environment:
+    """The templates of a folder of the package: every text is escaped, and an unknown name is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(
-        loader=PackageLoader("headstart", "show"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+    return Environment(
+        loader=PackageLoader("headstart", folder), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {"label": label, "shown": shown, "json": script_json}
-    return environment

@@ -104,12 +104,13 @@ def with_usual_arms(cfg: StudyConfig, watch: Watch) -> StudyConfig:
     """
     if "arms" in cfg.model_fields_set:
         return cfg
-    if split_labelled(cfg.data).target.task != "classify":
+    data = split_labelled(cfg.data)
+    if data.target.task != "classify":
         return cfg.model_copy(update={"arms": tuple("constant" if a == "majority" else a for a in cfg.arms)})
     if not cfg.bases or not all(_asks_well(base) for base in cfg.bases):
         return cfg
     try:
-        prompts_for(split_labelled(cfg.data).labels, True, cfg.prompts, cfg.label_words)
+        prompts_for(data.labels, True, cfg.prompts, cfg.label_words)
     except ConfigError as error:
         watch.note(f"Note: the arms zero-shot and prompt are left out. {error}")
         return cfg

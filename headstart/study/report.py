@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from headstart import quantities
 from headstart.runs.disk import write_file
+from headstart.show.page import templates
 from headstart.show.picture import INK, Picture, inline
 from headstart.study.figures import looks, main_picture, pictures
 from headstart.study.grid_results import GridFound
@@ -136,12 +137,7 @@ def _facts(results: Results) -> dict[str, Any]:
 
 def environment() -> Environment:
     """The templates of this floor, with what they need to write numbers."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    made = Environment(
-        loader=PackageLoader("headstart", "study"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
+    made = templates("study")
     made.filters |= {
         "percent": percent, "points": points, "count": count, "about": about, "duration": duration,
         "probability": probability, "number": number, "folded": folded, "voices": voices, "labels_of": labels_of,

@@ -118,3 +118,9 @@ def calibration_error(probabilities: NDArray[np.float64], target: Sequence[int],
     place = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)  # bins hold their upper edge
     gaps = np.bincount(place, weights=right - confidence, minlength=bins)
     return float(np.abs(gaps).sum() / len(confidence))
+
+
+def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The probabilities of the classes, (N, C)."""
+    powers = np.exp(logits - logits.max(1, keepdims=True))
+    return np.asarray(powers / powers.sum(1, keepdims=True))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from headstart.data import Task
+from headstart.targets.class_scores import softmax
 from headstart.targets.classes import Classes
 from headstart.targets.labels import Labels
 from headstart.targets.numbers import Numbers
@@ -37,5 +38,4 @@ def outputs_of_logits(task: Task, logits: Outputs) -> Outputs:
         case "regression":
             return logits
         case "classify" | "ordinal":  # of the latter they are log-probabilities
-            powers = np.exp(logits - logits.max(1, keepdims=True))
-            return np.asarray(powers / powers.sum(1, keepdims=True))
+            return softmax(logits)

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from headstart.targets.class_scores import softmax
+
 FEWEST_ROWS = 30  # to fit a temperature on
 COLDEST, HOTTEST = 0.01, 100.0  # temperatures that are considered
 
@@ -37,11 +39,6 @@ def fit_temperature(logits: NDArray[np.float64], target: Sequence[int]) -> float
     if slope(low) >= 0:
         return HOTTEST
     return COLDEST if slope(high) <= 0 else 1 / float(brentq(slope, low, high))
-
-
-def softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    powers = np.exp(logits - logits.max(1, keepdims=True))
-    return powers / powers.sum(1, keepdims=True)
 
 
 def before_temperature(probabilities: NDArray[np.float64], temperature: float) -> NDArray[np.float64]:

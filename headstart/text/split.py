@@ -238,9 +238,10 @@ def draw(data: Labelled, labels: int, seed: int, balanced: bool = False) -> Labe
     if labels > len(pool):
         raise DataError(f"{labels} labels were asked for; there are {len(pool)}.", "DATA_SMALL")
     classes: dict[Hashable, list[Example]] = defaultdict(list)
-    strata = dict(zip(map(id, pool), data.target.strata([e.label for e in pool]), strict=True))
-    for example in sorted(pool, key=lambda e: digest(str(seed), e.label, e.text)):
-        classes[strata[id(example)]].append(example)
+    strata = data.target.strata([e.label for e in pool])
+    order = [digest(str(seed), e.label, e.text) for e in pool]
+    for i in sorted(range(len(pool)), key=order.__getitem__):
+        classes[strata[i]].append(pool[i])
     # Every class is spread evenly over (0, 1), so that any beginning of the whole has the shares of the whole.
     ranked = sorted(
         ((i if balanced else (i + 0.5) / len(rows), stratum, i, example) for stratum, rows in classes.items() for i, example in enumerate(rows)),

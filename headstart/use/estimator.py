@@ -23,6 +23,7 @@ from headstart.bases.at_hand import AUTO, bases_at_hand
 from headstart.bases.routes import ROUTES
 from headstart.bases.selection import MINUTES, Prompting, try_routes
 from headstart.config import FinetuneConfig
+from headstart.data import Task
 from headstart.errors import ConfigError, DataError, Stopped, UserError, shortened
 from headstart.jobs.job import run_job
 from headstart.jobs.recipe import pretraining
@@ -112,7 +113,39 @@ class Choice:
     scores: dict[str, float]  # of every base and route, cross-validated on the rows
 
 
-class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class OnBase(BaseEstimator):  # type: ignore[misc]
+    """What estimators on a base share: fitting a run in a folder of their own, saving it, and cloning."""
+
+    def __sklearn_clone__(self) -> Self:
+        """A copy that is not fitted, on the same base: what that has learned is a parameter of this."""
+        return type(self)(**self.get_params(deep=False))
+
+    def _train(self, folder: RunFolder, rows: str, count: int, task: Task, own: dict[str, Any]) -> None:
+        """Fine-tune on `count` rows of a file; `own` are settings that not all estimators have, or that they chose."""
+        base = str(self.base.folder_.run) if isinstance(self.base, LanguageModel) else self.base
+        few = count if count < SELECTED_FROM else 0
+        given: dict[str, Any] = {
+            "base": base,
+            "scope": self.train,
+            "epochs": self.epochs,
+            "pool": self.pool,
+            "check": False,
+            "predictions": "none",
+            "data": {"train": rows, "test_fraction": 0.0, "labels": few, "task": task},
+            "train": {"lr": self.lr, "batch_size": self.batch_size, "seed": self.seed, "tensorboard": False},
+            **own,
+        }
+        given["init"] = "scratch" if given["base"] in PRESETS else "pretrained"
+        with nothing_kept():
+            run_job(parse(FinetuneConfig, merge(given, self.settings or {})), folder.run, curves=False)
+
+    def save(self, folder: str | Path) -> None:
+        """The run directory, which the command line takes too."""
+        check_is_fitted(self, "model_")
+        self.folder_.copy(folder)
+
+
+class TextClassifier(ClassifierMixin, OnBase):  # type: ignore[misc]
     """A classifier from texts and labels, on a base: a LanguageModel, a run, minilm, a folder, hf:NAME, or a preset.
 
     With base="auto" the best base at hand (packs in the cache, runs below runs/) is chosen by cross-validation on the rows, and whether it
@@ -137,10 +170,6 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.pool, self.class_weights, self.seed, self.settings = pool, class_weights, seed, settings
         self.prompt, self.label_words = prompt, label_words
 
-    def __sklearn_clone__(self) -> TextClassifier:
-        """A copy that is not fitted, on the same base: what that has learned is a parameter of this."""
-        return type(self)(**self.get_params(deep=False))
-
     def fit(self, X: Sequence[str], y: Sequence[Any]) -> Self:
         """Learn from rows; a fifth of them, from 200 on, picks the best epoch."""
         for i, label in enumerate(y):
@@ -152,27 +181,12 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError(f"y: {why}", "DATA_LABEL")
         folder = RunFolder()
         rows = folder.rows(X, labels)
-        base = str(self.base.folder_.run) if isinstance(self.base, LanguageModel) else self.base
-        scope, prompt, few = self.train, self.prompt, len(X) if len(X) < SELECTED_FROM else 0
-        if base == AUTO:
+        own: dict[str, Any] = {"prompt": self.prompt, "class_weights": self.class_weights}
+        if self.base == AUTO:
             self.chosen_ = self._choose([Example(text, str(label)) for text, label in zip(X, labels, strict=True)])
-            base, scope, prompt = self.chosen_.base, self.chosen_.train, self.chosen_.prompt
-        given: dict[str, Any] = {
-            "base": base,
-            "init": "scratch" if base in PRESETS else "pretrained",
-            "scope": scope,
-            "epochs": self.epochs,
-            "pool": self.pool,
-            "prompt": prompt,
-            "label_words": self._words if prompt or self.base != AUTO else {},
-            "class_weights": self.class_weights,
-            "check": False,
-            "predictions": "none",
-            "data": {"train": rows, "test_fraction": 0.0, "labels": few, "task": "classify"},
-            "train": {"lr": self.lr, "batch_size": self.batch_size, "seed": self.seed, "tensorboard": False},
-        }
-        with nothing_kept():
-            run_job(parse(FinetuneConfig, merge(given, self.settings or {})), folder.run, curves=False)
+            own |= {"base": self.chosen_.base, "scope": self.chosen_.train, "prompt": self.chosen_.prompt}
+        own["label_words"] = self._words if own["prompt"] or self.base != AUTO else {}
+        self._train(folder, rows, len(X), "classify", own)
         self._use(folder, names)
         return self
 
@@ -183,11 +197,6 @@ class TextClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         folder = RunFolder(Path(run))
         model._use(folder, {label: label for label in predict.LoadedClassifier.load(run).labels})
         return model
-
-    def save(self, folder: str | Path) -> None:
-        """The run directory, which the command line takes too."""
-        check_is_fitted(self, "model_")
-        self.folder_.copy(folder)
 
     def predict_proba(self, X: Sequence[str]) -> NDArray[np.float64]:
         """One row a text, one column a label, in the order of `classes_`."""

@@ -15,10 +15,11 @@ from typing import Any, NotRequired, TypedDict
 import numpy as np
 import torch
 
+from headstart.data import Task
 from headstart.errors import ModelError, UserError
 from headstart.prompts import Prompt
 from headstart.runs.disk import write_file
-from headstart.runs.model_dir import HeadSpec, Saved, read_model
+from headstart.runs.model_dir import Saved, read_model
 from headstart.runs.run import Run
 from headstart.targets.class_scores import ClassScores, class_scores
 from headstart.targets.classes import Classes
@@ -135,9 +136,8 @@ def write_onnx(file: Path, saved: Saved) -> None:
         )  # fmt: skip
     made = onnx.load(file)
     del made.graph.value_info[:]  # shapes in the middle, which the quantizer finds to contradict its own
-    put_metadata(made, saved.tokenizer, saved.head.labels, saved.config.causal, saved.config.context, saved.head.prompt)
-    if saved.head.task != "classify":
-        add_task(made, saved.head)
+    head, cfg = saved.head, saved.config
+    put_metadata(made, saved.tokenizer, head.labels, cfg.causal, cfg.context, head.prompt, head.task, head.thresholds)
     onnx.save(made, file)
 
 
@@ -148,6 +148,8 @@ def put_metadata(
     causal: bool,
     context: int,
     prompt: Prompt | None = None,
+    task: Task = "classify",
+    thresholds: Sequence[float] = (),
 ) -> None:
     """All that its use needs to know beside the model."""
     import onnx
@@ -156,13 +158,9 @@ def put_metadata(
     facts |= {role: getattr(tokenizer, role) for role in ("start", "end", "pad")}  # for whoever has no Headstart
     if prompt:
         facts["prompt"] = vars(prompt_tokens(prompt, tokenizer, causal))
+    if task != "classify":
+        facts |= {"task": task, "thresholds": list(thresholds)}
     onnx.helper.set_model_props(model, {"headstart": json.dumps(facts), "tokenizer": tokenizer.to_json()})
-
-
-def add_task(model: Any, head: HeadSpec) -> None:
-    """What the logits are, where they are not those of classes."""
-    (entry,) = (entry for entry in model.metadata_props if entry.key == "headstart")
-    entry.value = json.dumps({**json.loads(entry.value), "task": head.task, "thresholds": list(head.thresholds)})
 
 
 @contextmanager

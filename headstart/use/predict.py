@@ -66,19 +66,19 @@ class LoadedClassifier:
 
     def predict(self, texts: Sequence[str]) -> list[LabelledText]:
         """The label of each text and the probability of every label, most probable first."""
-        return labelled(self.saved.head.target, texts, self.probabilities(texts))
+        return labelled(self.target, texts, self.probabilities(texts))
 
     def evaluate(
         self, data: str | Path, text_column: str | None, label_column: str | None, reading: Reading = PLAIN
     ) -> ClassifierEvaluation | TaskEvaluation:
         """Scores on labelled rows, with the interval of the accuracy."""
-        task = self.saved.head.task
+        task = self.target.task
         rows = read_labelled(
             data, text_column, label_column, reading, keep_blank=task == "multilabel", known=self.labels
         )
         if task != "classify":
             return self._evaluate(rows, data)
-        examples = known_rows(rows, self.saved.head.target, data)
+        examples = known_rows(rows, self.target, data)
         scores = self.probabilities([e.text for e in examples])
         target = [self.labels.index(e.label) for e in examples]
         said = [row.index(max(row)) for row in scores]
@@ -91,7 +91,7 @@ class LoadedClassifier:
 
     def _evaluate(self, rows: list[Example], data: str | Path) -> TaskEvaluation:
         """Scores of a task other than classify, under their usual names."""
-        target = self.saved.head.target
+        target = self.target
         if isinstance(target, Labels):
             target = replace(target, separator=found_task(Counter(e.label for e in rows), None)[1])
         must_be_readable(str(data), rows, target.task, getattr(target, "separator", ""))

@@ -9,21 +9,16 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from headstart.config import FinetuneConfig
 from headstart.data import Task
 from headstart.errors import DataError, UserError
-from headstart.jobs.job import run_job
-from headstart.schema import merge, parse
-from headstart.shapes import PRESETS
-from headstart.text.split import SELECTED_FROM
-from headstart.use.estimator import LanguageModel, RunFolder, checked, nothing_kept
+from headstart.use.estimator import LanguageModel, OnBase, RunFolder, checked
 from headstart.use.predict import LoadedClassifier
 
 
-class _OnBase(BaseEstimator):  # type: ignore[misc]
+class _OneTask(OnBase):
     """A base and a head for one task."""
 
     _task: Task
@@ -42,31 +37,9 @@ class _OnBase(BaseEstimator):  # type: ignore[misc]
         self.base, self.train, self.epochs, self.lr, self.batch_size = base, train, epochs, lr, batch_size
         self.pool, self.seed, self.settings = pool, seed, settings
 
-    def __sklearn_clone__(self) -> Self:
-        """A copy that is not fitted, on the same base: what that has learned is a parameter of this."""
-        return type(self)(**self.get_params(deep=False))
-
     def _fit(self, X: Sequence[str], cells: Sequence[str]) -> None:
         folder = RunFolder()
-        base = str(self.base.folder_.run) if isinstance(self.base, LanguageModel) else self.base
-        given: dict[str, Any] = {
-            "base": base,
-            "init": "scratch" if base in PRESETS else "pretrained",
-            "scope": self.train,
-            "epochs": self.epochs,
-            "pool": self.pool,
-            "check": False,
-            "predictions": "none",
-            "data": {
-                "train": folder.rows(X, cells),
-                "test_fraction": 0.0,
-                "labels": len(X) if len(X) < SELECTED_FROM else 0,
-                "task": self._task,
-            },
-            "train": {"lr": self.lr, "batch_size": self.batch_size, "seed": self.seed, "tensorboard": False},
-        }
-        with nothing_kept():
-            run_job(parse(FinetuneConfig, merge(given, self.settings or {})), folder.run, curves=False)
+        self._train(folder, folder.rows(X, cells), len(X), self._task, {})
         self._use(folder)
 
     @classmethod
@@ -75,11 +48,6 @@ class _OnBase(BaseEstimator):  # type: ignore[misc]
         model = cls()
         model._use(RunFolder(Path(run)))
         return model
-
-    def save(self, folder: str | Path) -> None:
-        """The run directory, which the command line takes too."""
-        check_is_fitted(self, "model_")
-        self.folder_.copy(folder)
 
     def _use(self, folder: RunFolder) -> None:
         found = LoadedClassifier.load(folder.run)
@@ -92,7 +60,7 @@ class _OnBase(BaseEstimator):  # type: ignore[misc]
         return np.array(self.model_.probabilities(checked(X))).reshape(-1, len(self.model_.target.names))
 
 
-class TextRegressor(RegressorMixin, _OnBase):  # type: ignore[misc]
+class TextRegressor(RegressorMixin, _OneTask):  # type: ignore[misc]
     """A number for each text, on a base: a LanguageModel, a run, minilm, a folder, hf:NAME, or a preset."""
 
     _task = "regression"
@@ -110,7 +78,7 @@ class TextRegressor(RegressorMixin, _OnBase):  # type: ignore[misc]
         return self._outputs(X)[:, 0]
 
 
-class MultiLabelClassifier(ClassifierMixin, _OnBase):  # type: ignore[misc]
+class MultiLabelClassifier(ClassifierMixin, _OneTask):  # type: ignore[misc]
     """Any number of labels for each text. y is a list of lists of names, or a matrix of 0 and 1 with a column per label."""
 
     _task = "multilabel"
