@@ -48,6 +48,13 @@ def browse() -> Iterator[Callable[..., Any]]:
         browser.close()
 
 
+def until(page: Any, selector: str, timeout: int = 120_000) -> None:
+    """Wait for an element; a page that complains instead fails at once, with its sentence."""
+    page.wait_for_selector(f"{selector}, #error:not([hidden])", timeout=timeout)
+    said = page.locator("#error:not([hidden])")
+    assert said.count() == 0, (said.first.inner_text(), page.faults)
+
+
 def fits(page: Any) -> bool:
     return bool(page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
 
@@ -61,8 +68,9 @@ def test_from_an_empty_folder_to_a_verdict_and_a_prediction(
     page = browse(server)
     assert page.url.endswith("/")
     page.get_by_role("link", name="New study").first.click()
+    page.wait_for_url("**/new")
     page.set_input_files("#file", rows)
-    page.wait_for_selector("#rows tr")
+    until(page, "#rows tr")
     assert "48 rows; bad 24, good 24." in page.inner_text("#counts")
     assert page.input_value("#label-column") == "label"
     for arm in ("frozen", "full"):
@@ -73,9 +81,9 @@ def test_from_an_empty_folder_to_a_verdict_and_a_prediction(
     page.fill("#least-steps", "20")
     page.click("#start")
     page.wait_for_url("**/jobs/*")
-    page.wait_for_selector("#cells-part:not([hidden])", timeout=120_000)
+    until(page, "#cells-part:not([hidden])")
     page.reload()  # loses nothing
-    page.wait_for_selector("#result:not([hidden])", timeout=120_000)
+    until(page, "#result:not([hidden])")
     assert page.locator("#cells .finished").count() == 3
     page.click("#result")
     page.wait_for_selector(".verdict")
@@ -120,8 +128,9 @@ def test_names_and_texts_of_others_run_nothing(
     page = browse(start(folder))
     assert HOSTILE in page.inner_text("table")
     page.get_by_role("link", name="New study").first.click()
+    page.wait_for_url("**/new")
     page.set_input_files("#file", rows)
-    page.wait_for_selector("#rows tr")
+    until(page, "#rows tr")
     assert page.inner_text("#rows tr:first-child td:first-child") == "<script>document.title=1</script>"
     assert page.locator("#rows b, #rows script, main img").count() == 0
     assert page.title() == "New study · Headstart"
