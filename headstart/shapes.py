@@ -170,6 +170,7 @@ class HuggingFaceConfig(Frozen):
     activation: Literal["relu", "gelu", "gelu_tanh"]
     norm_eps: float
     pool: Pool | None = None  # that it was trained with, where its folder names one: sentence encoders
+    separator: int | None = None  # the token after which the second text of a pair begins, which has another token type
 
     @property
     def theirs(self) -> dict[str, Any]:

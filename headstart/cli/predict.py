@@ -11,6 +11,7 @@ from headstart.errors import DataError, UserError
 from headstart.quantities import counted
 
 if TYPE_CHECKING:
+    from headstart.text.files import Reading
     from headstart.use.labels import LabelledText
     from headstart.use.onnx import OnnxClassifier
     from headstart.use.predict import LoadedClassifier
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 @verb(app, "predict")
 def predict(given: Given) -> None:
     """Label each TEXT with the classifier in RUN. Or with several, side by side; or a whole table, into a file."""
-    from headstart.hub.packs import located
-    from headstart.text.read import read_lines
     from headstart.use.label_sets import doubt_of
     from headstart.use.labels import without_text
 
@@ -29,11 +28,7 @@ def predict(given: Given) -> None:
         return
     _refuse_alone(given)
     run, texts, also, reading = given["RUN"], given["TEXT..."] or [], given["--also"] or [], reading_of(given)
-    asked = list(texts)
-    if given["--file"]:
-        asked += read_lines(located(given["--file"]), given["--text-column"], reading)
-    show_notes(reading.notes())
-    if not asked:
+    if not texts and not given["--file"]:
         raise UserError(f"Nothing to label: '{run}' is taken for the run. Give the run first, then texts or --file.")
     if any(not text.strip() for text in texts):
         raise DataError("A text to label is blank.", "DATA_BLANK")
@@ -41,6 +36,10 @@ def predict(given: Given) -> None:
     models = {name: _classifier(name) for name in doubts}
     for name, model in models.items():
         doubts[name].must_suit(model.target)
+    if len({model.paired for model in models.values()}) > 1:
+        raise UserError("Some of these runs read pairs of texts, and some single texts. Ask them one by one.")
+    asked = _asked(given, reading, models[run].paired)
+    show_notes(reading.notes())
     said = {name: model.predict(asked) for name, model in models.items()}
     for name, records in said.items():
         doubts[name].applied(records)
@@ -54,6 +53,20 @@ def predict(given: Given) -> None:
         told = "\t".join(f"{_answer(r)}\t{_ranked(r['probabilities'])}" for r in several)
         text = several[0]["text"]
         show(f"{told}\t{text if len(text) <= 200 else text[:200] + ' ...'}")
+
+
+def _asked(given: Given, reading: Reading, pairs: bool) -> list[str]:
+    """The texts of the command line and of --file; for a model of pairs, those of the command line two by two."""
+    from headstart.hub.packs import located
+    from headstart.text.read import read_lines, read_pairs
+    from headstart.text.text_pair import paired
+
+    texts: list[str] = given["TEXT..."] or []
+    asked = list[str](paired(texts) if pairs else texts)
+    if given["--file"]:
+        read = read_pairs if pairs else read_lines
+        asked += read(located(given["--file"]), given["--text-column"], reading)
+    return asked
 
 
 def _refuse_alone(given: Given) -> None:

@@ -101,6 +101,8 @@ def study_config(given: Given) -> StudyConfig:
     jobs = {"model": shape, "tokenizer": shape, **dict.fromkeys(("teacher", "start", "vectors"), "pretrain")}
     settings = {}
     for name, value in given.settings().items():
+        if name == "model.context" and shape == "pretrain" and not given["--corpus"]:
+            name = "context"  # of a base that is there
         table = name.partition(".")[0]
         settings[name if table in StudyConfig.model_fields else f"{jobs.get(table, 'finetune')}.{name}"] = value
     nested = merge(study_settings(file) if file else {}, nested_settings(settings, given["--set"]))

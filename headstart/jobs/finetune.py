@@ -88,7 +88,7 @@ class Finetuning(Job[FinetuneConfig]):
         """Rows, tokenizer and a model with the weights of the base, or fresh ones."""
         whole = split_labelled(cfg.data)
         data = draw(whole, cfg.data.labels, cfg.data.draw, cfg.data.balanced) if cfg.data.labels else whole
-        refuse_for_task(cfg, data.target.task)
+        refuse_for_task(cfg, data.target.task, data.paired)
         further = cfg.init == "pretrained"
         source = None if kept.cfg or cfg.base in PRESETS else open_base(cfg.base, cfg.allow_pickle, further)
         shape, tokenizer = shape_and_tokenizer(cfg, data, source, kept)

@@ -37,6 +37,7 @@ class Base(nn.Module, ABC):
     width: int
     max_len: int
     causal: bool
+    separators = 1  # end tokens between the two texts of a pair
 
     @property
     @abstractmethod

@@ -39,6 +39,8 @@ class Kind:
     fused: bool = True  # whether it can compute attention by torch's fused kernel
     relative_bias: bool = False  # a bias for distances beside the blocks, which all of them read
     class_bias: bool = True  # whether its class head has one, or a norm that can carry it
+    separators: int = 1  # between the two texts of a pair
+    token_types: bool = False  # whether the tokens of the second text have another type
 
     @property
     def masked_head(self) -> bool:
@@ -77,10 +79,16 @@ _DISTILBERT = {
 _DECODER = {"head.weight": "lm_head.weight", "head.linear": "score"}
 
 KINDS = {
-    "bert": Kind("Bert", "bert.", "encoder.layer", _BERT, options=_NO_POOLER),
-    "roberta": Kind("Roberta", "roberta.", "encoder.layer", _ROBERTA, options=_NO_POOLER, offset_positions=True),
-    "camembert": Kind("Camembert", "roberta.", "encoder.layer", _ROBERTA, options=_NO_POOLER, offset_positions=True),
-    "xlm-roberta": Kind("XLMRoberta", "roberta.", "encoder.layer", _ROBERTA, options=_NO_POOLER, offset_positions=True),
+    "bert": Kind("Bert", "bert.", "encoder.layer", _BERT, options=_NO_POOLER, token_types=True),
+    "roberta": Kind(
+        "Roberta", "roberta.", "encoder.layer", _ROBERTA, options=_NO_POOLER, offset_positions=True, separators=2
+    ),
+    "camembert": Kind(
+        "Camembert", "roberta.", "encoder.layer", _ROBERTA, options=_NO_POOLER, offset_positions=True, separators=2
+    ),
+    "xlm-roberta": Kind(
+        "XLMRoberta", "roberta.", "encoder.layer", _ROBERTA, options=_NO_POOLER, offset_positions=True, separators=2
+    ),
     "mpnet": Kind(
         "MPNet",
         "mpnet.",
@@ -91,6 +99,7 @@ KINDS = {
         padding=1,
         fused=False,
         relative_bias=True,
+        separators=2,
     ),
     "distilbert": Kind("DistilBert", "distilbert.", "transformer.layer", _DISTILBERT),
     "gpt2": Kind("GPT2", "transformer.", "h", _DECODER, causal=True, norm="ln_f"),
@@ -112,6 +121,7 @@ class HuggingFaceBase(Base):
     def __init__(self, cfg: HuggingFaceConfig) -> None:
         super().__init__()
         kind, self.width, self.max_len, self.causal = KINDS[cfg.model_type], cfg.width, cfg.context, cfg.causal
+        self.separators, self._separator = kind.separators, cfg.separator
         config = _their_config(cfg.model_type, cfg.theirs)
         if config.num_hidden_layers != cfg.layers:
             raise ModelError(f"The model has {cfg.layers} layers, its settings speak of {config.num_hidden_layers}.")
@@ -138,6 +148,8 @@ class HuggingFaceBase(Base):
         given: dict[str, Any] = {"input_ids": ids, "attention_mask": None if self.causal else mask.long()}
         if self._first:
             given["position_ids"] = torch.arange(self._first, self._first + ids.size(1), device=ids.device)[None]
+        if self._separator is not None:
+            given["token_type_ids"] = token_types(ids, self._separator)
         if not look:
             return States(self.inner(**given, **self._no_cache).last_hidden_state)
         with self._slow_attention(), _outputs(self.blocks) as layers:
@@ -176,6 +188,16 @@ class HuggingFaceBase(Base):
             yield
         finally:
             self.inner.config._attn_implementation = self._attention
+
+
+def token_types(ids: Tensor, separator: int) -> Tensor:
+    """0 up to the first separator of each row, 1 behind it.
+
+    >>> token_types(torch.tensor([[1, 5, 2, 6, 2], [1, 5, 5, 2, 0]]), separator=2).tolist()
+    [[0, 0, 0, 1, 1], [0, 0, 0, 0, 1]]
+    """
+    ends = (ids == separator).long()
+    return (ends.cumsum(1) - ends > 0).long()
 
 
 @contextmanager

@@ -72,6 +72,7 @@ class HeadSpec:
     task: Task = "classify"
     thresholds: tuple[float, ...] = ()  # of several labels
     temperature: float | None = None  # that the weights of the class head were divided by, once they were trained
+    paired: bool = False  # it reads pairs of texts
 
     @property
     def pooling(self) -> Pooling:
@@ -176,6 +177,7 @@ def _head_of(described: Mapping[str, Any], tokenizer: Tokenizer, causal: bool, s
         task=_task_of(described),
         thresholds=tuple(map(float, described.get("thresholds", ()))),
         temperature=described.get("temperature"),
+        paired=described.get("paired") is True,
     )
 
 
@@ -252,6 +254,7 @@ def _ours(cfg: ModelConfig, spec: HeadSpec) -> Mapping[str, Any]:
         **({"task": spec.task} if spec.task != "classify" else {}),
         **({"thresholds": list(spec.thresholds)} if spec.thresholds else {}),
         **({"temperature": spec.temperature} if spec.temperature is not None else {}),
+        **({"paired": True} if spec.paired else {}),
     }
 
 

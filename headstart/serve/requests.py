@@ -61,7 +61,8 @@ class EmbeddingsRequest(Body):
 
 
 class PredictRequest(Body):
-    inputs: Text | Texts | Annotated[list[Annotated[list[Text], Field(min_length=1, max_length=1)]], Field(min_length=1, max_length=LIMITS.batch)]  # fmt: skip
+    # A text, several, or lists of one text or of the two of a pair.
+    inputs: Text | Texts | Annotated[list[Annotated[list[Text], Field(min_length=1, max_length=2)]], Field(min_length=1, max_length=LIMITS.batch)]  # fmt: skip
     model: ModelName | None = None
     raw_scores: Literal[False] = False
     truncate: bool = True

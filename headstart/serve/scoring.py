@@ -18,20 +18,22 @@ from headstart.serve.requests import (
     TokenizeRequest,
 )
 from headstart.serve.studio import Studio, studio_of
+from headstart.text.text_pair import is_paired, lacks_text, text_of
 
 router = APIRouter(tags=["scoring"])
 
 
 async def labelled(studio: Studio, request: Request, wanted: str | None, texts: list[str]) -> tuple[Model, list[Any]]:
     """The records of `headstart predict` for each text."""
-    if any(not text.strip() for text in texts):
+    if any(map(lacks_text, texts)):
         raise DataError("A text to label is blank.", "DATA_BLANK")
     model = await studio.model(wanted, "finetune")
 
     def predict(several: list[str]) -> list[Any]:
         return list(studio.models.classifier(model).predict(several))
 
-    return model, await studio.answers(request, model, "predict", predict, texts)
+    what = "predict pairs" if is_paired(texts) else "predict"  # which are batched together
+    return model, await studio.answers(request, model, what, predict, texts)
 
 
 @router.post("/predict")
@@ -39,7 +41,9 @@ async def predict(request: Request, asked: PredictRequest) -> list[Scored] | lis
     """The labels of each text with their scores, best first; of one text, without the outer list."""
     one = isinstance(asked.inputs, str)
     texts = (
-        [asked.inputs] if isinstance(asked.inputs, str) else [t if isinstance(t, str) else t[0] for t in asked.inputs]
+        [asked.inputs]
+        if isinstance(asked.inputs, str)
+        else [t if isinstance(t, str) else text_of(t) for t in asked.inputs]
     )
     _, records = await labelled(studio_of(request), request, asked.model, texts)
     scored: list[list[Scored]] = [

@@ -20,9 +20,11 @@ from headstart.prompts import prompts_for
 from headstart.runs.disk import write_file
 from headstart.strict_json import to_json
 from headstart.study.lexicon import lexicon_probabilities, polarities
-from headstart.study.plan import ONE_CLASS, PROMPTED_ARMS, StudyConfig
+from headstart.study.pair_features import pair_tfidf_rows, pair_vectors
+from headstart.study.plan import ONE_CLASS, PAIRED_ARMS, PROMPTED_ARMS, SINGLE_TEXTS, StudyConfig
 from headstart.targets.target import Encoded, Outputs, Target, Written, prediction_records
 from headstart.text.split import Labelled, draw, split_labelled
+from headstart.text.text_pair import singles
 from headstart.text.word_vectors import known_vectors, vector_files
 
 CS = (1.0, 10.0, 100.0)  # inverse regularization; 1 is far too little with few rows: measured in docs/log.md
@@ -75,7 +77,11 @@ def static(data: Labelled, vectors: str) -> Baseline:
     Frequent words count less (smooth inverse frequency, from the training texts) where that is clearly better on held-out rows.
     """
     began = time.perf_counter()
-    words = {name: [_WORD.findall(e.text) for e in rows] for name, rows in data.parts().items() if rows}
+    words = {
+        name: [_WORD.findall(text) for text in singles([e.text for e in rows])]
+        for name, rows in data.parts().items()
+        if rows
+    }
     vocabulary = sorted({word for rows in words.values() for row in rows for word in row})
     table = known_vectors(vectors, vocabulary)
     places = {word: i for i, word in enumerate(vocabulary)}
@@ -83,6 +89,8 @@ def static(data: Labelled, vectors: str) -> Baseline:
     best: tuple[Regression, dict[str, Any], bool] | None = None
     for weights in (np.ones(len(vocabulary)), RARE / (RARE + counts / max(1, counts.sum()))):
         rows = {name: _means(part, places, table, weights) for name, part in words.items()}
+        if data.paired:
+            rows = {name: pair_vectors(part[::2], part[1::2]) for name, part in rows.items()}
         rows = {name: Standard.of(rows["train"]).unit(part) for name, part in rows.items()}
         found = fit_parts(data, rows)
         if best is None or (len(found.hits) and clearly_better(found.hits, best[0].hits)):
@@ -116,6 +124,8 @@ def lexicon(data: Labelled, words: Mapping[str, str]) -> Baseline:
 
 def tfidf_rows(data: Labelled) -> dict[str, Any]:
     """The TF-IDF vectors of each part, fitted to the training texts: words and pairs of words, each row of length 1."""
+    if data.paired:
+        return pair_tfidf_rows(data)
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
     vectorizer.fit([e.text for e in data.train])
     return {name: vectorizer.transform([e.text for e in rows]) for name, rows in data.parts().items() if rows}
@@ -162,6 +172,14 @@ def refuse_impossible(cfg: StudyConfig, data: Labelled) -> None:
             raise ConfigError(
                 f"The arm {arm} is for rows with one class each; the task here is {task}. Leave it out of --arms."
             )
+    for arm in cfg.arms:
+        if arm in (SINGLE_TEXTS if data.paired else PAIRED_ARMS):
+            rows = (
+                "single texts; the rows here are pairs"
+                if data.paired
+                else "pairs of texts; the rows here are single texts"
+            )
+            raise ConfigError(f"The arm {arm} is for {rows}. Leave it out of --arms.")
     if any(arm in ("zero-shot", *PROMPTED_ARMS) for arm in cfg.arms):
         prompts_for(data.labels, True, cfg.prompts, cfg.label_words)
     if "lexicon" in cfg.arms:
@@ -184,6 +202,10 @@ def write_baseline(cfg: StudyConfig, kind: str, labels: int, seed: int, path: Pa
             made = static(data, cfg.static_vectors)
         case "lexicon":
             made = lexicon(data, cfg.label_words)
+        case "overlap" | "first-only" | "second-only":
+            from headstart.study.pair_baselines import pair_baseline
+
+            made = pair_baseline(data, kind)
         case _:
             raise AssertionError(f"no baseline: {kind}")
     write_cell(data, made, path)

@@ -36,6 +36,8 @@ from headstart.strict_json import to_json
 from headstart.study.baselines import refuse_impossible, write_baseline
 from headstart.study.joined import write_joined
 from headstart.study.plan import (
+    ARMS,
+    PAIRED_ARMS,
     PROMPTED_ARMS,
     BaseRun,
     Cell,
@@ -100,14 +102,17 @@ def run_study(
 def with_usual_arms(cfg: StudyConfig, watch: Watch) -> StudyConfig:
     """`cfg` with the arms of a prompt too, where arms are not given and every base is an external causal language model.
 
-    A task other than classify has no majority class, but a constant answer, and no prompt.
+    A task other than classify has no majority class, but a constant answer, and no prompt. Pairs of texts have baselines of their own.
     """
     if "arms" in cfg.model_fields_set:
         return cfg
     data = split_labelled(cfg.data)
+    if data.paired:
+        own = [arm for arm in PAIRED_ARMS if arm != "bi-encoder" or cfg.bases or cfg.pretrain]
+        cfg = cfg.model_copy(update={"arms": tuple(sorted({*cfg.arms, *own}, key=ARMS.index))})
     if data.target.task != "classify":
         return cfg.model_copy(update={"arms": tuple("constant" if a == "majority" else a for a in cfg.arms)})
-    if not cfg.bases or not all(_asks_well(base) for base in cfg.bases):
+    if data.paired or not cfg.bases or not all(_asks_well(base) for base in cfg.bases):
         return cfg
     try:
         prompts_for(data.labels, True, cfg.prompts, cfg.label_words)

@@ -81,7 +81,7 @@ class Costs:
         if cell.labels is None:  # every template is a pass over the test rows and those for calibration
             passes = len(self.cfg.prompts) or TEMPLATES
             return cost["opening_seconds"] + passes * (self.test + CALIBRATED_ON) * cost["reading_seconds"]
-        if cell.arm.kind == "hybrid":
+        if cell.arm.kind in ("hybrid", "bi-encoder"):
             return cost["opening_seconds"] + HYBRID * linear
         steps = max(self.cfg.least_steps, cost["steps"] * rows / self.rows)
         looks = cost["evaluations"] if valid else 1

@@ -22,6 +22,9 @@ BASELINES: dict[str, Any] = {
     "tfidf": (0, (5, 2)),
     "static": (0, (5, 2, 1, 2)),
     "lexicon": (0, (2, 1)),
+    "overlap": (0, (3, 1)),
+    "first-only": (0, (3, 1, 1, 1)),
+    "second-only": (0, (3, 1, 1, 1, 1, 1)),
 }
 SHORTEST = 0.001  # minutes; what took less, a majority is counted in no time, has no place on a logarithmic axis
 MOST_NUMBERED = 12  # labels; in a larger confusion table only the diagonal has numbers

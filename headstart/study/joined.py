@@ -28,6 +28,7 @@ from scipy.special import logsumexp
 from headstart.bases.regression import Regression, Standard, clearly_better
 from headstart.errors import ModelError
 from headstart.study.baselines import Baseline, decided, fit_parts, fit_tfidf, tfidf_rows, write_cell
+from headstart.study.pair_features import pair_vectors, sides_of
 from headstart.study.plan import RATES, Cell, StudyConfig, finetuning
 from headstart.study.taken import read_predictions
 from headstart.text.read import Example
@@ -45,10 +46,42 @@ def write_joined(cfg: StudyConfig, cell: Cell, out: Path, path: Path) -> None:
     """A cell of hybrid or stack, in the study `out`: predictions.jsonl and result.json in `path`."""
     whole = split_labelled(cfg.data)
     data = draw(whole, cell.labels, cell.seed, cfg.data.balanced) if cell.labels else whole
-    joined = (
-        hybrid(cfg, cell, data, out / "features") if cell.arm.kind == "hybrid" else stack(cell, data, out / "cells")
-    )
-    write_cell(data, joined, path)
+    match cell.arm.kind:
+        case "stack":
+            made = stack(cell, data, out / "cells")
+        case "bi-encoder":
+            made = bi_encoder(cfg, cell, data, out / "features")
+        case _:
+            made = hybrid(cfg, cell, data, out / "features")
+    write_cell(data, made, path)
+
+
+def bi_encoder(cfg: StudyConfig, cell: Cell, data: Labelled, features: Path) -> Baseline:
+    """Logistic regression on the embeddings of both texts of a pair, each read alone by the frozen base (Conneau et al., 2017)."""
+    from headstart.bases.features import FrozenFeatures
+    from headstart.jobs.finetune import Finetuning
+    from headstart.jobs.job import Kept
+    from headstart.runs.watch import Watch
+    from headstart.shapes import usual_pool
+
+    began = time.perf_counter()
+    frozen = replace(cell, arm=replace(cell.arm, kind="frozen"), rate=RATES["frozen"][0])
+    settings = finetuning(cfg, frozen, features.absolute(), "accuracy")
+    job = Finetuning.prepare(settings.model_copy(update={"fit_head": False, "pool": "mean"}), Kept(), Watch())
+    parts = {name: [sides_of(e.text) for e in rows] for name, rows in data.parts().items() if rows}
+    pool = usual_pool(job.cfg.model)
+    groups = [[text for pair in pairs for text in pair] for pairs in parts.values()]
+    read = FrozenFeatures(job.model, job.tokenizer, job.cfg, groups, [pool])
+
+    def vectors(pairs: Sequence[tuple[str, str]]) -> NDArray[Any]:
+        return pair_vectors(*(read(pool, [pair[side] for pair in pairs]).numpy() for side in (0, 1)))
+
+    raw = {name: vectors(pairs) for name, pairs in parts.items()}
+    standard = Standard.of(raw["train"])
+    rows = {name: standard.unit(part) for name, part in raw.items()}
+    found = fit_parts(data, rows)
+    seconds, size = time.perf_counter() - began, int(found.model.coef_.size)
+    return Baseline("bi-encoder", *decided(data, found, rows), seconds, found.c, size, {"pool": pool})
 
 
 def hybrid(cfg: StudyConfig, cell: Cell, data: Labelled, features: Path) -> Baseline:

@@ -23,13 +23,17 @@ from headstart.schema import Frozen, merge, parse
 from headstart.text.split import SELECTED_FROM, Labelled
 
 CONSTANT = ("majority", "constant")  # the same answer for every row
-BASELINES = (*CONSTANT, "tfidf", "static", "lexicon")  # arms without a transformer, in baselines.py
+PAIR_BASELINES = ("overlap", "first-only", "second-only")  # of text pairs, in pair_baselines.py
+BASELINES = (*CONSTANT, "tfidf", "static", "lexicon", *PAIR_BASELINES)  # arms without a transformer
 JOINED = ("hybrid", "stack")  # a base and TF-IDF, in joined.py: not fine-tuned themselves
+LINEAR = (*JOINED, "bi-encoder")  # a linear model on what a base makes of texts; no model is kept
+PAIRED_ARMS = (*PAIR_BASELINES, "bi-encoder")  # for pairs of texts alone
 NEEDS_NO_LABELS = ("lexicon", "zero-shot")  # one cell for all label counts
 PROMPTED_ARMS = ("prompt", "prompt:frozen", "prompt:lora")
 ONE_CLASS = ("lexicon", "contrastive", "stack", "zero-shot", *PROMPTED_ARMS)  # arms for rows with one class each
+SINGLE_TEXTS = ("lexicon", "contrastive", "zero-shot", *PROMPTED_ARMS)  # arms that read no pairs
 TUNED = ("scratch", "frozen", "contrastive", "last:K", "lora", "full")
-ARMS = (*BASELINES, *TUNED, *JOINED, "zero-shot", *PROMPTED_ARMS)
+ARMS = (*BASELINES, *TUNED, *LINEAR, "zero-shot", *PROMPTED_ARMS)
 ARM = "|".join(ARMS).replace("last:K", r"last:[1-9]\d*")
 # What an arm is without the one thing that it adds: TF-IDF, or labels.
 PARTNERS = {"hybrid": "frozen", "stack": "full", **dict.fromkeys(PROMPTED_ARMS, "zero-shot")}
@@ -166,11 +170,11 @@ class Arm:
     @property
     def fine_tuned(self) -> bool:
         """Whether its cells are runs, with a learning rate, a log and a receipt."""
-        return self.base is not None and self.kind not in (*JOINED, *NEEDS_NO_LABELS)
+        return self.base is not None and self.kind not in (*LINEAR, *NEEDS_NO_LABELS)
 
     def varies(self, labels: int | None) -> bool:
         """Whether another seed could give another result: it draws the labels, and starts the weights that are trained."""
-        fixed = self.kind in (*BASELINES, "hybrid")
+        fixed = self.kind in (*BASELINES, "hybrid", "bi-encoder")
         return labels is not None and (labels > 0 or not fixed)
 
     @property

@@ -10,18 +10,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headstart.quantities import counted, points, signed
-from headstart.study.plan import CONSTANT, JOINED, NEEDS_NO_LABELS, PARTNERS
+from headstart.study.plan import CONSTANT, JOINED, LINEAR, NEEDS_NO_LABELS, PARTNERS
 from headstart.study.results import ArmResult, Difference, Needed, Results
 
 MOST_WORDS = 120
 MOST_SEEDS, MOST_TIMES_THE_ROWS = 100, 100  # more than these is no advice
-PRETRAINED = ("prompt", "full", "last", "lora", "contrastive", "frozen", "zero-shot", "stack", "hybrid")
+GIVEAWAY = 0.05  # above a constant answer: what one text of a pair may show of the label without a word of caution
+PRETRAINED = ("prompt", "full", "last", "lora", "contrastive", "frozen", "zero-shot", "stack", "hybrid", "bi-encoder")
 KINDS = (
     *PRETRAINED,
     "scratch",
     "static",
     "lexicon",
     "tfidf",
+    "overlap",
+    "second-only",
+    "first-only",
     "majority",
     "constant",
 )  # which arm of two is spoken of: the first here
@@ -29,6 +33,9 @@ WORDS = {
     "tfidf": "TF-IDF with logistic regression",
     "static": "averaged word vectors with logistic regression",
     "lexicon": "a sentiment lexicon (VADER)",
+    "overlap": "the words that both texts share",
+    "first-only": "the first text alone (TF-IDF)",
+    "second-only": "the second text alone (TF-IDF)",
     "majority": "always predicting the majority class",
     "constant": "always predicting the same",
 }
@@ -36,6 +43,9 @@ SHORT = {
     "tfidf": "TF-IDF",
     "static": "averaging word vectors",
     "lexicon": "a sentiment lexicon",
+    "overlap": "word overlap",
+    "first-only": "the first text alone",
+    "second-only": "the second text alone",
     "majority": "the majority class",
     "constant": "a constant answer",
 }
@@ -152,6 +162,7 @@ class _Study:
         yield from self._labels_needed(lead)
         yield from self._next()
         yield from self._floor()
+        yield from self._one_side()
         yield from self._without_overlap(lead)
         yield 0, self._brackets(lead, bool(smaller))
         yield from self._conditions()
@@ -251,7 +262,7 @@ class _Study:
         """What to do with the labels that there are, where a prompt was among the arms."""
         if not any(self._prompted(name) for name in self.arms):
             return
-        best = max((arm for arm in self.arms.values() if self.kinds[arm.name] not in JOINED), key=_mean)
+        best = max((arm for arm in self.arms.values() if self.kinds[arm.name] not in LINEAR), key=_mean)
         if not best.labels:
             yield 1, f"Next: use {best.name}; the mean of no arm that was trained on these labels is higher"
             return
@@ -270,6 +281,14 @@ class _Study:
         lows = [arm.interval[0] for arm in self.arms.values() if arm.kind not in CONSTANT and arm.interval]
         if floors and lows and max(lows) <= floors[0][0]:
             yield 1, f"No arm is clearly above {WORDS[floors[0][1]]} ({floors[0][0]:.3f})"
+
+    def _one_side(self) -> Iterator[tuple[int, str]]:
+        """Whether labels of pairs can be guessed from one text, which says how the pairs were written, and nothing of their relation."""
+        floor = next((_mean(arm) for arm in self.arms.values() if arm.kind in CONSTANT), None)
+        sides = [arm for arm in self.arms.values() if arm.kind in ("first-only", "second-only")]
+        clear = [arm for arm in sides if arm.interval and floor is not None and arm.interval[0] > floor + GIVEAWAY]
+        for arm in sorted(clear, key=_mean)[-1:]:
+            yield 0, f"Caution: {SHORT[arm.kind]} reaches {_mean(arm):.3f}, where a constant answer has {floor:.3f}"
 
     def _without_overlap(self, lead: Gap) -> Iterator[tuple[int, str]]:
         rows = self.results.data.overlapping_test_rows

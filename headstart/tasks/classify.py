@@ -180,7 +180,7 @@ def rows_of(
     if prompt:
         return prompted_rows(texts, tokenizer, prompt_tokens(prompt, tokenizer, base.causal), base.max_len, long)
     if long == "truncate":
-        rows, cut = rows_to_read(texts, tokenizer, base.causal, base.max_len)
+        rows, cut = rows_to_read(texts, tokenizer, base.causal, base.max_len, base.separators)
         return rows, np.arange(len(texts)), cut
     whole, after = tokenizer.encode(texts, boundaries=False), [] if base.causal else [tokenizer.end]
     size = base.max_len - 1 - len(after)

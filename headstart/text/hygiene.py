@@ -23,6 +23,7 @@ from headstart.text.duplicates import Found, Rows, contained, exact, near, norma
 from headstart.text.files import is_blank
 from headstart.text.read import Example
 from headstart.text.tables import first_few
+from headstart.text.text_pair import lacks_text
 from headstart.text.tokenizer import Tokenizer
 
 MOST_ROWS, MOST_WORDS = 400_000, 12_000_000  # beyond either, contained and near duplicates are not looked for
@@ -206,7 +207,7 @@ def _blank(examples: Sequence[Example], labels: bool = True) -> BlankRows:
     """The rows, counted from 1, that have no text, and those that have no label where others have one, if `labels` are needed."""
     labelled = labels and any(not is_blank(e.label) for e in examples)
     return {
-        "text": [n for n, e in enumerate(examples, start=1) if is_blank(e.text)],
+        "text": [n for n, e in enumerate(examples, start=1) if lacks_text(e.text)],
         "label": [n for n, e in enumerate(examples, start=1) if labelled and is_blank(e.label)],
     }
 

@@ -19,7 +19,8 @@ from headstart.quantities import counted
 from headstart.text.classes import spellings
 from headstart.text.files import PLAIN, STRETCH, Reading, check_file, is_blank, lines, read_text
 from headstart.text.separated import SEPARATORS, Header
-from headstart.text.tables import TABLES, find_column, first_few, header_of, is_table, read_columns
+from headstart.text.tables import TABLES, Wanted, find_column, first_few, header_of, is_table, read_columns
+from headstart.text.text_pair import lacks_text, text_of, wanted_texts
 from headstart.text.visible import is_whole
 
 LONGEST_HEADER = 500  # characters of a first line that may name columns
@@ -32,7 +33,7 @@ TEXT_COLUMNS = (
 LABEL_COLUMNS = (
     "label", "class", "category", "target", "sentiment", "intent", "topic", "emotion", "polarity", "genre", "tag",
     "rating", "stars", "score", "y", "labels", "tags", "categories", "topics", "genres", "emotions", "review_score",
-    "star_rating", "grade",
+    "star_rating", "grade", "gold_label", "is_duplicate", "similarity",
 )  # fmt: skip
 
 # A sentence ends at . ! ? or an ellipsis, with any closing quotes or brackets, before white space.
@@ -88,13 +89,25 @@ def read_labelled(
             f"for each label.{f' This file {hint}.' if hint else ''}",
             "DATA_FORMAT",
         )
-    columns = [(text_column, TEXT_COLUMNS, "--text-column"), (label_column, LABEL_COLUMNS, "--label-column")]
-    examples = [Example(text, label) for f in files for text, label in read_columns(f, columns, reading)]
+    texts = text_columns(files[0], text_column, reading)
+    columns = [*texts, (label_column, LABEL_COLUMNS, "--label-column")]
+    examples = [Example(text_of(cells), label) for f in files for *cells, label in read_columns(f, columns, reading)]
     examples = _tidied(path, examples, reading, known)
-    if keep_blank and not all(is_blank(example.text) or is_blank(example.label) for example in examples):
+    if keep_blank and not all(lacks_text(example.text) or is_blank(example.label) for example in examples):
         return examples
     refuse_blank(path, examples)
     return examples
+
+
+def text_columns(path: Path, given: str | None, reading: Reading = PLAIN) -> list[Wanted]:
+    """The column of the text of a labelled table, or the two of a pair of texts."""
+    found = wanted_texts(header_of(path, reading), given, TEXT_COLUMNS)
+    if len(found) == 2 and given is None:
+        names = " and ".join(f"'{usual[0]}'" for _, usual, _ in found)
+        reading.note(
+            f"{path} pairs", f"{path}: a row is a pair of texts, {names}. --text-column names one to use it alone."
+        )
+    return found
 
 
 def refuse_blank(path: str | Path, examples: Sequence[Example], labels: bool = True) -> None:
@@ -104,7 +117,7 @@ def refuse_blank(path: str | Path, examples: Sequence[Example], labels: bool = T
             f"{path}, row {first_few(blank)}: the label is blank. Every row needs one; --skip-blank leaves such rows out.",
             "DATA_LABEL",
         )
-    if blank := [n for n, example in enumerate(examples, start=1) if is_blank(example.text)]:
+    if blank := [n for n, example in enumerate(examples, start=1) if lacks_text(example.text)]:
         raise DataError(
             f"{path}, row {first_few(blank)}: the text is blank. Fill it in; --skip-blank leaves such rows out.",
             "DATA_BLANK",
@@ -127,6 +140,14 @@ def read_lines(path: str | Path, column: str | None = None, reading: Reading = P
     if is_table(path):
         return read_corpus([path], "line", column, reading)
     return read_text(path, reading).removesuffix("\n").split("\n")
+
+
+def read_pairs(path: str | Path, columns: str | None = None, reading: Reading = PLAIN) -> list[str]:
+    """The pairs of texts of a table, those of the two named columns or of two that are usual."""
+    path = Path(path)
+    if not is_table(path):
+        raise DataError(f"{path}: pairs of texts are read from a table ({', '.join(TABLES)}).", "DATA_FORMAT")
+    return [text_of(cells) for cells in read_columns(path, text_columns(path, columns, reading), reading)]
 
 
 def read_examples(
@@ -178,7 +199,7 @@ def _tidied(path: Path, examples: list[Example], reading: Reading, known: Sequen
     """Rows without the blank ones, and with one spelling of each label, as far as `reading` asks for it."""
     how = reading.how
     if isinstance(how, LabelledConfig) and how.skip_blank:
-        kept = [example for example in examples if not is_blank(example.text) and not is_blank(example.label)]
+        kept = [example for example in examples if not lacks_text(example.text) and not is_blank(example.label)]
         reading.skipped(str(path), len(examples) - len(kept))
         examples = kept or examples  # where all are blank, they are reported as blank
     if isinstance(how, LabelledConfig) and how.clean_labels:

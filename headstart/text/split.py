@@ -27,6 +27,7 @@ from headstart.text.duplicates import normal
 from headstart.text.files import PLAIN, Reading, is_blank
 from headstart.text.hygiene import HygieneReport, check
 from headstart.text.read import Example, label_column_of, read_corpus, read_labelled, refuse_blank
+from headstart.text.text_pair import is_paired, together
 
 T = TypeVar("T")
 SELECTED_FROM = 200  # labels; of fewer, none are set aside for validation, and nothing is selected on them
@@ -63,6 +64,11 @@ class Labelled:
     @cached_property
     def target(self) -> Target:
         return self.kind or Classes(tuple(self.labels))
+
+    @property
+    def paired(self) -> bool:
+        """Whether the texts are pairs."""
+        return is_paired([e.text for e in self.train[:1]])
 
     def notes(self, facts: LabelledFacts) -> Iterator[str]:
         """What to report of the rows before training."""
@@ -158,6 +164,7 @@ def split_labelled(cfg: LabelledConfig) -> Labelled:
         if path:
             refuse_blank(path, rows, labels=task != "multilabel")
             must_be_readable(path, rows, task, separator)
+    must_agree(train, valid, test)
     if not cfg.test and cfg.test_fraction:
         train, test = _stratified(train, cfg.test_fraction, cfg.split_seed, _target(task, train, separator))
     if not cfg.valid:
@@ -186,6 +193,15 @@ def split_labelled(cfg: LabelledConfig) -> Labelled:
     if not valid:
         raise DataError(f"{cfg.train}: too few rows to hold some out for validation.", "DATA_SMALL")
     return Labelled(train, valid, test, labels, reading, target)
+
+
+def must_agree(*parts: Sequence[Example]) -> None:
+    """Pairs of texts in all parts, or in none."""
+    if len({is_paired([e.text for e in rows[:1]]) for rows in parts if rows}) > 1:
+        raise DataError(
+            "The rows of one file are pairs of texts, those of another single texts. Name the columns: --text-column.",
+            "DATA_COLUMNS",
+        )
 
 
 def _task_of(cfg: LabelledConfig, rows: Sequence[Example], reading: Reading) -> tuple[Task, str]:
@@ -262,7 +278,7 @@ def hash_split(
     """(the rest, `fraction` of every stratum), exact duplicates always on one side, order kept."""
     duplicates: dict[str, list[int]] = defaultdict(list)
     for i, text in enumerate(texts):
-        duplicates[normal(text)].append(i)
+        duplicates[normal(together(text))].append(i)
     groups: dict[Hashable, list[tuple[str, list[int]]]] = defaultdict(list)
     for key, rows in duplicates.items():
         stratum = min((strata[i] for i in rows), key=repr)  # not the first: that would depend on the order

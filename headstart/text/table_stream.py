@@ -6,7 +6,7 @@ The file is read twice. `scan` goes through it once, so that a fault in its last
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 from headstart.errors import DataError
 from headstart.text.arrow import arrow_batches, arrow_schema
-from headstart.text.files import Reading, is_blank, stream_lines
+from headstart.text.files import Reading, stream_lines
 from headstart.text.read import TEXT_COLUMNS
 from headstart.text.separated import Header, stream_separated
 from headstart.text.tables import (
@@ -27,6 +27,7 @@ from headstart.text.tables import (
     json_records,
     whole_rows,
 )
+from headstart.text.text_pair import lacks_text, text_of, wanted_texts
 
 AT_ONCE = 1024  # rows of a chunk
 KEPT = 1000  # numbers of blank rows that are kept for a message
@@ -49,7 +50,7 @@ class Scan:
     """What a first pass through a table found."""
 
     names: list[str]  # of all columns
-    text: str  # the column of the texts
+    texts: list[str]  # the column of the texts, or the two of pairs
     rows: int
     blank: list[int]  # numbers of rows without a text; the first ones, where they are many
     blanks: int
@@ -70,19 +71,19 @@ class TableStream:
 
     def scan(self, check: Callable[[Chunk, int], None]) -> Scan:
         """Refuse what cannot be read, or what `check` refuses, given a chunk and the number of rows before it."""
-        names, text, separator, schema = self._columns()
-        found = Scan(list(names), text, 0, [], 0, {}, separator, schema)
+        names, texts, separator, schema = self._columns()
+        found = Scan(list(names), texts, 0, [], 0, {}, separator, schema)
         rows = blanks = 0
         for chunk in self.chunks(found):
             check(chunk, rows)
-            for blank in map(is_blank, chunk.texts):
+            for blank in map(lacks_text, chunk.texts):
                 rows += 1
                 blanks += blank
                 if blank and len(found.blank) < KEPT:
                     found.blank.append(rows)
         if not rows:
             raise DataError(f"{self.path}: no rows below the header.", "DATA_EMPTY")
-        return Scan(found.names, text, rows, found.blank, blanks, found.kinds, separator, schema)
+        return Scan(found.names, texts, rows, found.blank, blanks, found.kinds, separator, schema)
 
     def chunks(self, scan: Scan) -> Iterator[Chunk]:
         """All rows, `AT_ONCE` of them at a time. Names of keys that come up first in later objects join `scan.names`."""
@@ -91,15 +92,20 @@ class TableStream:
             return
         records = self._records(scan)
         while part := list(islice(records, AT_ONCE)):
-            place = scan.names.index(scan.text)
-            texts = [as_text(where, scan.text, values[place], self.reading) for where, values in part]
+            places = [scan.names.index(name) for name in scan.texts]
+            texts = [self._text(scan, where, [values[place] for place in places]) for where, values in part]
             yield Chunk(texts, [values for _, values in part])
 
-    def _columns(self) -> tuple[list[str], str, str, Any]:
+    def _text(self, scan: Scan, where: str, values: Sequence[Any]) -> str:
+        return text_of(
+            [as_text(where, name, value, self.reading) for name, value in zip(scan.texts, values, strict=True)]
+        )
+
+    def _columns(self) -> tuple[list[str], list[str], str, Any]:
         separator, schema = ",", None
         match self.kind:
             case "lines":
-                return ["text"], "text", separator, schema
+                return ["text"], ["text"], separator, schema
             case "separated":
                 header, _, separator = stream_separated(self.path, self.reading)
             case "json":
@@ -107,8 +113,9 @@ class TableStream:
             case _:
                 schema = arrow_schema(self.path, self.reading)
                 header = Header(list(schema.names))
-        wanted = (self.column, TEXT_COLUMNS, "--text-column")
-        return header.names, choose_column(self.path, header, wanted, self.reading), separator, schema
+        wanted = wanted_texts(header, self.column, TEXT_COLUMNS)
+        texts = [choose_column(self.path, header, column, self.reading) for column in wanted]
+        return header.names, texts, separator, schema
 
     def _records(self, scan: Scan) -> Iterator[Record]:
         match self.kind:
@@ -124,8 +131,8 @@ class TableStream:
 
     def _values(self, scan: Scan) -> Iterator[Record]:
         for where, record in self._objects():
-            if scan.text not in record:
-                raise DataError(f"{where}: no '{scan.text}' in this object ({', '.join(record)}).", "DATA_COLUMNS")
+            if missing := [name for name in scan.texts if name not in record]:
+                raise DataError(f"{where}: no '{missing[0]}' in this object ({', '.join(record)}).", "DATA_COLUMNS")
             for name, value in record.items():
                 if name not in scan.kinds:
                     scan.kinds[name] = set()
@@ -145,12 +152,12 @@ class TableStream:
 
     def _batches(self, scan: Scan) -> Iterator[Chunk]:
         row = 0
-        place = scan.names.index(scan.text)
+        places = [scan.names.index(name) for name in scan.texts]
         for batch in arrow_batches(self.path, self.reading, AT_ONCE):
             texts = []
-            for value in batch.column(place).to_pylist():
+            for values in zip(*(batch.column(place).to_pylist() for place in places), strict=True):
                 row += 1
-                texts.append(as_text(f"{self.path}, row {row}", scan.text, value, self.reading))
+                texts.append(self._text(scan, f"{self.path}, row {row}", values))
             yield Chunk(texts, [], batch)
 
 

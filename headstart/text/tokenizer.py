@@ -24,6 +24,7 @@ from tokenizers import decoders, models
 from headstart.config import TokenizerConfig
 from headstart.errors import ConfigError, DataError, ModelError, first_line
 from headstart.text.sentencepiece import load_sentencepiece
+from headstart.text.text_pair import TextPair, is_paired
 from headstart.text.tokenizer_json import MOST_BYTES, check_tokenizer_json
 from headstart.text.visible import is_whole
 from headstart.text.vocabulary import KINDS, learn, pieces
@@ -273,13 +274,46 @@ def truncated(rows: TokenRows, limit: int, end: int | None = None) -> tuple[Toke
     return TokenRows.of(short), int(cut.sum())
 
 
-def rows_to_read(texts: Sequence[str], tokenizer: Tokenizer, causal: bool, context: int) -> tuple[TokenRows, int]:
+def rows_to_read(
+    texts: Sequence[str], tokenizer: Tokenizer, causal: bool, context: int, separators: int = 1
+) -> tuple[TokenRows, int]:
     """Texts as a model reads them to classify or embed the whole, and how many had to be cut.
 
     A causal one has read the whole text at its last token, so no end token follows it; a bidirectional one sees a start and
-    an end.
+    an end. The two texts of a pair have `separators` end tokens between them.
     """
+    if is_paired(texts):
+        return _pair_rows(texts, tokenizer, causal, context, separators)
     return truncated(tokenizer.encode(texts, end=not causal), context, None if causal else tokenizer.end)
+
+
+def _pair_rows(
+    pairs: Sequence[TextPair], tokenizer: Tokenizer, causal: bool, context: int, separators: int
+) -> tuple[TokenRows, int]:
+    firsts = tokenizer.encode([pair.first for pair in pairs], boundaries=False)
+    seconds = tokenizer.encode([pair.second for pair in pairs], boundaries=False)
+    between, after = [tokenizer.end] * separators, [] if causal else [tokenizer.end]
+    room = max(2, context - 1 - len(between) - len(after))
+    kept = [fitted_lengths(len(firsts[i]), len(seconds[i]), room) for i in range(len(pairs))]
+    cut = sum(a < len(firsts[i]) or b < len(seconds[i]) for i, (a, b) in enumerate(kept))
+    return TokenRows.of(
+        [tokenizer.start, *firsts[i][:a], *between, *seconds[i][:b], *after] for i, (a, b) in enumerate(kept)
+    ), cut
+
+
+def fitted_lengths(first: int, second: int, room: int) -> tuple[int, int]:
+    """The tokens that are kept of two texts: the longer is cut first, as the tokenizers library does it.
+
+    >>> fitted_lengths(10, 3, 8), fitted_lengths(10, 9, 7), fitted_lengths(2, 3, 8)
+    ((5, 3), (4, 3), (2, 3))
+    """
+    if first + second <= room:
+        return first, second
+    short, long = sorted((first, second))
+    if short + short >= room:
+        short = room // 2
+    long = room - short
+    return (long, short) if first > second else (short, long)
 
 
 def _shorten(row: NDArray[np.int32], limit: int, end: int | None) -> NDArray[np.int32]:

@@ -21,7 +21,7 @@ from tokenizers.processors import TemplateProcessing
 from torch import Tensor
 
 from headstart.errors import ModelError, UserError
-from headstart.models.huggingface import KINDS
+from headstart.models.huggingface import KINDS, token_types
 from headstart.models.layout import counterpart, to_disk
 from headstart.regular_file import read_regular
 from headstart.runs.card import named, plain
@@ -186,10 +186,14 @@ def _write_tokenizer(folder: Path, saved: Saved) -> None:
             [part] if ids else [] for part, ids in (("<prompt>", prompt.before), ("</prompt>", prompt.after))
         )
         roles_in_it = [_several(own, "<prompt>", prompt.before), _several(own, "</prompt>", prompt.after)]
-    tokenizer.backend.post_processor = TemplateProcessing(single=[*before, "$A", *after], special_tokens=roles_in_it)
+    pair = _pair_template(start, end, saved) if saved.head.paired else None
+    tokenizer.backend.post_processor = TemplateProcessing(
+        single=[*before, "$A", *after], pair=pair, special_tokens=roles_in_it
+    )
     if saved.head.kind == "classify":
         tokenizer.backend.enable_truncation(saved.config.context)
     write_file(folder / "tokenizer.json", tokenizer.to_json().encode())
+    typed = getattr(saved.config, "separator", None) is not None
     roles = {"pad_token": own.pad, "unk_token": own.unk, "mask_token": own.mask}
     roles |= {"bos_token": own.start, "eos_token": own.end}
     roles |= {} if saved.config.causal else {"cls_token": own.start, "sep_token": own.end}
@@ -200,10 +204,18 @@ def _write_tokenizer(folder: Path, saved: Saved) -> None:
             "model_max_length": saved.config.context,
             "padding_side": "right",
             "clean_up_tokenization_spaces": False,
+            **({"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]} if typed else {}),
             "split_special_tokens": True,  # "<mask>" in a text is six characters, as it is here
             **{role: own.backend.id_to_token(i) for role, i in roles.items() if i is not None},
         },
     )
+
+
+def _pair_template(start: str, end: str, saved: Saved) -> list[str]:
+    """Both texts of a pair with the tokens around them, and the type of each."""
+    second = 0 if getattr(saved.config, "separator", None) is None else 1
+    last = [] if saved.config.causal else [f"{end}:{second}"]
+    return [f"{start}:0", "$A:0", *[f"{end}:0"] * saved.model.base.separators, f"$B:{second}", *last]
 
 
 def _several(tokenizer: Tokenizer, name: str, ids: Sequence[int]) -> Mapping[str, object]:
@@ -227,8 +239,14 @@ def _difference(folder: Path, saved: Saved) -> float:
     special = (saved.tokenizer.pad, saved.tokenizer.start, saved.tokenizer.end)
     plain = torch.tensor([i for i in range(saved.tokenizer.size) if i not in special])
     rows = [plain[torch.randint(len(plain), (length,), generator=random)].tolist() for length in {1, most // 2, most}]
+    given: dict[str, Tensor] = {}
+    separator = getattr(saved.config, "separator", None)
+    if saved.head.paired:
+        rows = [[*row[: len(row) // 2], saved.tokenizer.end, *row[len(row) // 2 + 1 :]] for row in rows]
     ids, mask = pad(rows, saved.tokenizer.pad)
-    ours, found = saved.model(ids, mask), theirs(input_ids=ids, attention_mask=mask.long()).logits
+    if separator is not None:
+        given["token_type_ids"] = token_types(ids, separator)
+    ours, found = saved.model(ids, mask), theirs(input_ids=ids, attention_mask=mask.long(), **given).logits
     counted = mask if saved.head.kind == "language" else slice(None)
     difference = float((ours[counted] - found[counted]).abs().max())
     if difference > ALLOWED:

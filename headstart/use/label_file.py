@@ -19,9 +19,10 @@ from headstart.runs.watch import Watch
 from headstart.targets.classes import Classes
 from headstart.targets.target import Target
 from headstart.tasks.calibration import label_set
-from headstart.text.files import PLAIN, Reading, is_blank
+from headstart.text.files import PLAIN, Reading
 from headstart.text.table_stream import TableStream, must_not_be_blank
 from headstart.text.table_writer import Added, format_of, must_fit, must_not_clash, writer_of
+from headstart.text.text_pair import lacks_text
 from headstart.use.label_sets import Doubt
 
 
@@ -129,8 +130,8 @@ def label_file(
 
 def _probabilities(model: Classifier, texts: Sequence[str]) -> list[list[float] | None]:
     """A row for each text; None for a blank one."""
-    rows = iter(model.probabilities([text for text in texts if not is_blank(text)]))
-    return [None if is_blank(text) else next(rows) for text in texts]
+    rows = iter(model.probabilities([text for text in texts if not lacks_text(text)]))
+    return [None if lacks_text(text) else next(rows) for text in texts]
 
 
 def _must_be_free(out: Path, source: Path, overwrite: bool) -> None:

@@ -21,6 +21,7 @@ from headstart.targets.tasks import TARGETS, outputs_of_logits, target_of_model
 from headstart.text.files import check_file
 from headstart.text.prompted import PromptTokens, prompted_rows
 from headstart.text.protobuf import Bytes, fields
+from headstart.text.text_pair import must_suit
 from headstart.text.tokenizer import Tokenizer, rows_to_read
 from headstart.use.labels import LabelledText, labelled
 
@@ -52,12 +53,14 @@ class OnnxFacts(TypedDict):
     prompt: PromptTokens | None  # that every text is put into
     task: Task
     thresholds: list[float]  # of several labels
+    separators: int  # between the two texts of a pair; 0: it reads single texts
 
 
 class OnnxClassifier:
     def __init__(self, session: Any, tokenizer: Tokenizer, facts: OnnxFacts, file: str | Path = "") -> None:
         self.session, self.tokenizer, self.facts, self.file = session, tokenizer, facts, file
         self.labels: tuple[str, ...] = tuple(facts["labels"])
+        self.paired = facts["separators"] > 0
         self.target = target_of_model(facts["task"], self.labels, facts["thresholds"])
 
     @classmethod
@@ -93,10 +96,12 @@ class OnnxClassifier:
             raise TypeError("texts is a list of texts; for one text give [text]")
         if not texts:
             return []
+        must_suit(texts, self.paired)
         if self.facts["prompt"]:
             rows, _, _ = prompted_rows(texts, self.tokenizer, self.facts["prompt"], self.facts["context"], "truncate")
         else:
-            rows, _ = rows_to_read(texts, self.tokenizer, self.facts["causal"], self.facts["context"])
+            facts = self.facts
+            rows, _ = rows_to_read(texts, self.tokenizer, facts["causal"], facts["context"], facts["separators"])
         order = np.argsort(rows.lengths, kind="stable")
         found = np.empty((len(texts), len(self.labels)))
         for i in range(0, len(order), AT_ONCE):
@@ -189,7 +194,8 @@ def _checked(facts: Any, session: Any) -> OnnxFacts:
     task, thresholds = facts.get("task", "classify"), facts.get("thresholds", [])
     if task not in TARGETS or not isinstance(thresholds, list) or not all(type(t) is float for t in thresholds):
         raise damaged
-    if len(thresholds) not in (0, len(labels)):
+    separators = facts.get("separators", 0)
+    if len(thresholds) not in (0, len(labels)) or type(separators) is not int or not 0 <= separators <= 2:
         raise damaged
     return {
         "labels": labels,
@@ -198,6 +204,7 @@ def _checked(facts: Any, session: Any) -> OnnxFacts:
         "prompt": found,
         "task": task,
         "thresholds": thresholds,
+        "separators": separators,
     }
 
 

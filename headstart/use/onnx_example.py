@@ -1,6 +1,8 @@
 """Use an .onnx file that `headstart export` wrote, without Headstart. Needs onnxruntime, tokenizers and numpy.
 
 python model.example.py model.onnx "a text" "another text"
+
+A model of pairs takes the texts two by two.
 """
 
 from __future__ import annotations
@@ -26,7 +28,15 @@ def main(file: str, texts: list[str]) -> None:
     if prompt := facts.get("prompt"):
         before, inside, after = prompt["before"], [prompt["space"] + text.strip() for text in texts], prompt["after"]
     most = facts["context"] - len(before) - len(after)
-    rows = [[*before, *tokenizer.encode(text, add_special_tokens=False).ids[:most], *after] for text in inside]
+    tokens = [tokenizer.encode(text, add_special_tokens=False).ids for text in inside]
+    if separators := facts.get("separators"):  # pairs: end tokens stand between the texts, the longer is cut first
+        most, texts = most - separators, [" | ".join(pair) for pair in zip(texts[::2], texts[1::2], strict=True)]
+        pairs = list(zip(tokens[::2], tokens[1::2], strict=True))
+        for first, second in pairs:
+            while len(first) + len(second) > most:
+                (first if len(first) > len(second) else second).pop()
+        tokens = [[*first, *[facts["end"]] * separators, *second] for first, second in pairs]
+    rows = [[*before, *row[: most + (separators or 0)], *after] for row in tokens]
     longest = max(map(len, rows))
     ids = np.array([row + [facts["pad"]] * (longest - len(row)) for row in rows], np.int64)
     mask = np.array([[i < len(row) for i in range(longest)] for row in rows])

@@ -7,7 +7,7 @@ import logging
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
@@ -15,9 +15,7 @@ from typing import Any, NotRequired, TypedDict
 import numpy as np
 import torch
 
-from headstart.data import Task
 from headstart.errors import ModelError, UserError
-from headstart.prompts import Prompt
 from headstart.runs.disk import write_file
 from headstart.runs.model_dir import Saved, read_model
 from headstart.runs.run import Run
@@ -137,29 +135,26 @@ def write_onnx(file: Path, saved: Saved) -> None:
     made = onnx.load(file)
     del made.graph.value_info[:]  # shapes in the middle, which the quantizer finds to contradict its own
     head, cfg = saved.head, saved.config
-    put_metadata(made, saved.tokenizer, head.labels, cfg.causal, cfg.context, head.prompt, head.task, head.thresholds)
+    facts = metadata(saved.tokenizer, head.labels, cfg.causal, cfg.context)
+    if head.prompt:
+        facts["prompt"] = vars(prompt_tokens(head.prompt, saved.tokenizer, cfg.causal))
+    if head.task != "classify":
+        facts |= {"task": head.task, "thresholds": list(head.thresholds)}
+    if head.paired:
+        facts["separators"] = saved.model.base.separators
+    put_metadata(made, saved.tokenizer, facts)
     onnx.save(made, file)
 
 
-def put_metadata(
-    model: Any,
-    tokenizer: Tokenizer,
-    labels: Sequence[str],
-    causal: bool,
-    context: int,
-    prompt: Prompt | None = None,
-    task: Task = "classify",
-    thresholds: Sequence[float] = (),
-) -> None:
-    """All that its use needs to know beside the model."""
+def metadata(tokenizer: Tokenizer, labels: Sequence[str], causal: bool, context: int) -> dict[str, object]:
+    """What the use of any model needs to know, with or without Headstart."""
+    roles = {role: getattr(tokenizer, role) for role in ("start", "end", "pad")}
+    return {"labels": list(labels), "causal": causal, "context": context, **roles}
+
+
+def put_metadata(model: Any, tokenizer: Tokenizer, facts: Mapping[str, Any]) -> None:
     import onnx
 
-    facts: dict[str, Any] = {"labels": list(labels), "causal": causal, "context": context}
-    facts |= {role: getattr(tokenizer, role) for role in ("start", "end", "pad")}  # for whoever has no Headstart
-    if prompt:
-        facts["prompt"] = vars(prompt_tokens(prompt, tokenizer, causal))
-    if task != "classify":
-        facts |= {"task": task, "thresholds": list(thresholds)}
     onnx.helper.set_model_props(model, {"headstart": json.dumps(facts), "tokenizer": tokenizer.to_json()})
 
 

@@ -23,6 +23,7 @@ from headstart.text.classes import found_task
 from headstart.text.files import PLAIN, Reading
 from headstart.text.read import Example, read_labelled
 from headstart.text.split import must_be_readable
+from headstart.text.text_pair import must_suit
 from headstart.use.labels import LabelledText, known_rows, labelled
 
 
@@ -49,6 +50,10 @@ class LoadedClassifier:
     def target(self) -> Target:
         return self.saved.head.target
 
+    @property
+    def paired(self) -> bool:
+        return self.saved.head.paired
+
     @classmethod
     def load(cls, run: str | Path) -> LoadedClassifier:
         found = Run.open(run)
@@ -62,6 +67,7 @@ class LoadedClassifier:
         if not texts:
             return []
         head = self.saved.head
+        must_suit(texts, head.paired)
         return predicted(self.saved.model, texts, self.saved.tokenizer, head.long, head.prompt).tolist()
 
     def predict(self, texts: Sequence[str]) -> list[LabelledText]:

@@ -17,7 +17,7 @@ from headstart.cli import app
 from headstart.config import TokenizerConfig
 from headstart.text.tokenizer import Tokenizer
 from headstart.use.onnx import OnnxClassifier, sealed
-from headstart.use.onnx_export import EXAMPLE, put_metadata
+from headstart.use.onnx_export import EXAMPLE, metadata, put_metadata
 from headstart.use.predict import LoadedClassifier
 
 onnx = pytest.importorskip("onnx")
@@ -54,7 +54,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ],
     )
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
-    put_metadata(model, tokenizer, LABELS, causal=False, context=24)
+    put_metadata(model, tokenizer, metadata(tokenizer, LABELS, causal=False, context=24))
     file = tmp_path_factory.mktemp("exported") / "model.onnx"
     file.write_bytes(sealed(model.SerializeToString()))
     file.with_suffix(".example.py").write_bytes(EXAMPLE.read_bytes())
