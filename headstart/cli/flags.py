@@ -166,7 +166,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--hold-out", "A source to keep out of training; may be given several times. [default: none]", TRANSLATE, "data.hold_out",
              many=True),
         Flag("--text-column", "Column of the text; of text pairs, two: premise,hypothesis. [default: found by its name]", (*PRETRAIN, *EMBED, *CLUSTER, *SEARCH, "predict", *TABLES), "data.text_column"),
-        Flag("--label-column", "Column of the label. [default: found by its name]", TABLES, "data.label_column"),
+        Flag("--label-column", "Column of the label; or several of 0 and 1, with commas. [default: found by its name]", TABLES, "data.label_column"),
         Flag("--source-column", "Column of the source. [default: found by its name]", (*TRANSLATE, "translate evaluate"), "data.source_column"),
         Flag("--target-column", "Column of the target. [default: found by its name]", (*TRANSLATE, "translate evaluate"), "data.target_column"),
         Flag("--file-column", "Column of the files. [default: found by its name]", (*MATCH, "match evaluate"), "data.file_column"),

@@ -40,13 +40,15 @@ def plain_types(path: Path, reading: Reading) -> Types:
         return {name: kind for name, kind in found.items() if not _is_nested(kind)}
 
 
-def arrow_columns(path: Path, names: Sequence[str], reading: Reading) -> Iterator[list[list[Any]]]:
-    """The values of the columns `names`, for one group of rows after another."""
+def arrow_columns(
+    path: Path, names: Sequence[str], reading: Reading, lists: Sequence[str] = ()
+) -> Iterator[list[list[Any]]]:
+    """The values of the columns `names`, for one group of rows after another; those in `lists` may hold lists of plain values."""
     data = reading.mapped(path)
     rows = size = 0
     with _complaints(path):
         for name in names:
-            _must_be_plain(path, name, _schema(path, data).field(name).type)
+            _must_be_plain(path, name, _schema(path, data).field(name).type, name in lists)
         for group in (_parquet if _is_parquet(path) else _stream)(path, data, names):
             rows += group.num_rows
             _must_not_swell(path, data, rows, size)
@@ -109,13 +111,15 @@ def _parquet(path: Path, data: Any, names: Sequence[str]) -> Iterator[Any]:
     from pyarrow import BufferReader
     from pyarrow.parquet import ParquetFile
 
-    file = ParquetFile(BufferReader(data), read_dictionary=names)
+    schema = _schema(path, data)
+    texts = [name for name in names if not _is_nested(schema.field(name).type)]
+    file = ParquetFile(BufferReader(data), read_dictionary=texts)
     groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
     rows, unpacked = sum(group.num_rows for group in groups), sum(group.total_byte_size for group in groups)
     if (
         unpacked > MANY_BYTES
     ):  # then without columns that nobody asks for; pyarrow aborts when it is asked of damaged ones
-        places = [i for i in range(file.metadata.num_columns) if file.schema.column(i).path in names]
+        places = [i for i in range(file.metadata.num_columns) if file.schema.column(i).path.split(".")[0] in names]
         unpacked = sum(group.column(i).total_uncompressed_size for group in groups for i in places)
     _must_not_swell(path, data, rows, unpacked)
     for number in range(len(groups)):
@@ -172,9 +176,11 @@ def _unpacked(message: Any) -> int:
     return total
 
 
-def _must_be_plain(path: Path, name: str, kind: Any) -> None:
+def _must_be_plain(path: Path, name: str, kind: Any, may_be_list: bool) -> None:
     from pyarrow import types
 
+    if may_be_list and (types.is_list(kind) or types.is_large_list(kind)):
+        kind = kind.value_type
     if _is_nested(kind.value_type if types.is_dictionary(kind) else kind):
         raise DataError(f"{path}: '{name}' holds {kind}, not text.", "DATA_COLUMNS")
 

@@ -6,6 +6,7 @@ Read here: .txt, tables (tables.py), folders. Not here: splitting into train and
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections import Counter
@@ -23,6 +24,8 @@ from headstart.text.tables import TABLES, Wanted, find_column, first_few, header
 from headstart.text.text_pair import lacks_text, text_of, wanted_texts
 from headstart.text.visible import is_whole
 
+FLAG = "--label-column"
+TRUTH = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}  # of columns that are labels
 LONGEST_HEADER = 500  # characters of a first line that may name columns
 # The usual names, the best first: of a title and a body, the body is the text.
 TEXT_COLUMNS = (
@@ -90,8 +93,15 @@ def read_labelled(
             "DATA_FORMAT",
         )
     texts = text_columns(files[0], text_column, reading)
-    columns = [*texts, (label_column, LABEL_COLUMNS, "--label-column")]
-    examples = [Example(text_of(cells), label) for f in files for *cells, label in read_columns(f, columns, reading)]
+    labels = _label_columns(files[0], label_column, texts, reading)
+    examples = [
+        Example(
+            text_of(cells[: len(texts)]),
+            cells[-1] if len(labels) == 1 else label_list(f"{f}, row {row}", labels, cells[len(texts) :]),
+        )
+        for f in files
+        for row, cells in enumerate(read_columns(f, [*texts, *labels], reading), start=1)
+    ]
     examples = _tidied(path, examples, reading, known)
     if keep_blank and not all(lacks_text(example.text) or is_blank(example.label) for example in examples):
         return examples
@@ -108,6 +118,42 @@ def text_columns(path: Path, given: str | None, reading: Reading = PLAIN) -> lis
             f"{path} pairs", f"{path}: a row is a pair of texts, {names}. --text-column names one to use it alone."
         )
     return found
+
+
+def _label_columns(path: Path, given: str | None, texts: Sequence[Wanted], reading: Reading) -> list[Wanted]:
+    """The column of the label; or several of 0 and 1, one for each label: named with commas, or all that hold nothing else."""
+    header, usual = header_of(path, reading), (given, LABEL_COLUMNS, FLAG)
+    if given is not None and given not in header.names and "," in given:
+        return [(name.strip(), (), FLAG) for name in given.split(",")]
+    if given is not None or find_column(header, usual):
+        return [usual]
+    taken = {column for wanted in texts for column in find_column(header, wanted)[:1]}
+    names = [name for name in header.names if name not in taken]
+    if len(names) < 2 or len(set(names)) < len(names):
+        return [usual]
+    only = set(names)
+    for cells in read_columns(path, [(name, (), FLAG) for name in names], reading):
+        only -= {name for name, cell in zip(names, cells, strict=True) if cell.strip().lower() not in TRUTH}
+    found = [name for name in names if name in only]
+    if len(found) < 2:
+        return [usual]
+    reading.note(
+        f"{path} labels",
+        f"{path}: a label is a column of 0 and 1: {', '.join(found[:10])}{', ...' * (len(found) > 10)}. --label-column names others.",
+    )
+    return [(name, (), FLAG) for name in found]
+
+
+def label_list(where: str, columns: Sequence[Wanted], cells: Sequence[str]) -> str:
+    """The labels whose columns hold 1, as a JSON list."""
+    there = []
+    for (name, _, _), cell in zip(columns, cells, strict=True):
+        if (true := TRUTH.get(cell.strip().lower())) is None:
+            raise DataError(
+                f"{where}: the label column '{name}' holds '{cell[:40]}', where 0 or 1 is needed.", "DATA_LABEL"
+            )
+        there += [name] if true else []
+    return json.dumps(there, ensure_ascii=False)
 
 
 def refuse_blank(path: str | Path, examples: Sequence[Example], labels: bool = True) -> None:
@@ -192,7 +238,11 @@ def _unknown_table(path: Path, reading: Reading) -> str | None:
 
 def _has_labels(path: Path, reading: Reading) -> bool:
     table = next(iter(_arrow_files(path)), path)
-    return is_table(table) and bool(find_column(header_of(table, reading), (None, LABEL_COLUMNS, "--label-column")))
+    if not is_table(table):
+        return False
+    header = header_of(table, reading)
+    one = bool(find_column(header, (None, LABEL_COLUMNS, FLAG)))
+    return one or len(_label_columns(table, None, wanted_texts(header, None, TEXT_COLUMNS), reading)) > 1
 
 
 def _tidied(path: Path, examples: list[Example], reading: Reading, known: Sequence[str]) -> list[Example]:

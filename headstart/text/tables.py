@@ -221,11 +221,15 @@ def _arrow(path: Path, wanted: Sequence[Wanted], reading: Reading) -> Iterator[l
     header = Header(arrow_names(path, reading))
     names = [choose_column(path, header, column, reading) for column in wanted]
     row = 0
-    for columns in arrow_columns(path, names, reading):
+    lists = [name for name, (_, _, flag) in zip(names, wanted, strict=True) if flag == "--label-column"]
+    for columns in arrow_columns(path, names, reading, lists):
         for values in zip(*columns, strict=True):
             row += 1
             where = f"{path}, row {row}"
-            yield [as_text(where, name, value, reading) for name, value in zip(names, values, strict=True)]
+            yield [
+                as_text(where, name, _as_list(value) if name in lists else value, reading)
+                for name, value in zip(names, values, strict=True)
+            ]
 
 
 def first_few(numbers: Sequence[int]) -> str:
