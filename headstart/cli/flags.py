@@ -89,6 +89,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--out", "With --then: the study's folder.", WHICH, default="runs/study"),
         Flag("--out", "The study's folder; an interrupted study continues there.", GRID, default="studies/ladder"),
         Flag("--out", "The study's folder; an interrupted study continues there.", TOWERS, default="studies/towers"),
+        Flag("--against", "Another study: compare both on the test rows that they share.", ("compare", "report")),
         Flag("--dry-run", "Estimate the time of the study; nothing is trained.", STUDIES, kind=bool),
         Flag("--dry-run", "With --then: estimate the time of the study; nothing is trained.", WHICH, kind=bool),
         Flag("--yes", "Start even if it will take more than half an hour.", (*COMPARE, *WHICH), kind=bool),

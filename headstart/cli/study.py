@@ -19,6 +19,7 @@ from headstart.quantities import counted, data_size, duration
 from headstart.show.table import label
 
 if TYPE_CHECKING:
+    from headstart.study.against import Against
     from headstart.study.estimate import StudyEstimate
     from headstart.study.plan import StudyConfig
     from headstart.study.results import Results
@@ -59,10 +60,13 @@ def runs(given: Given) -> None:
 @verb(app, "compare")
 def compare(given: Given) -> None:
     """Compare scratch, frozen and tuned bases and baselines on DATA. Over seeds and label counts."""
-    run_study(study_config(given), Path(given["--out"]), given)
+    other = given["--against"]
+    if other:
+        must_be_study(Path(other))
+    run_study(study_config(given), Path(given["--out"]), given, other)
 
 
-def run_study(config: StudyConfig, out: Path, given: Given) -> None:
+def run_study(config: StudyConfig, out: Path, given: Given, other: str | None = None) -> None:
     """Run a study, or estimate it, and show it; one that takes long only if that is agreed to."""
     from headstart.study.classify import with_usual_arms
     from headstart.study.which import with_best_base
@@ -85,7 +89,7 @@ def run_study(config: StudyConfig, out: Path, given: Given) -> None:
             raise UserError("This takes more than half an hour. Start it with --yes.")
     from headstart.study.study import Study
 
-    _show_study(Study.run(config, out, jobs, Bar(given["--quiet"]), expected), given["--json"])
+    _show_study(Study.run(config, out, jobs, Bar(given["--quiet"]), expected), given["--json"], other)
 
 
 def study_config(given: Given) -> StudyConfig:
@@ -123,7 +127,24 @@ def report(given: Given) -> None:
         return
     study = Study.open(folder)
     study.write()
-    _show_study(study, as_json)
+    _show_study(study, as_json, given["--against"])
+
+
+def must_be_study(folder: Path) -> None:
+    """Refuse, before anything is run, a folder to compare with that holds no study."""
+    from headstart.study.gather import opened
+
+    opened(folder)
+
+
+def _show_against(found: Against, page: Path) -> None:
+    from headstart.study.against import table_of
+
+    table = table_of(found)
+    show(f"\n{found.here} beside {found.there}:")
+    show_table(list(table.columns), [list(row) for row in table.rows], right=table.right)
+    show(f"\n{found.verdict}")
+    show(f"the page of both: {page}")
 
 
 def _show_cost(cost: StudyEstimate, asked: bool) -> None:
@@ -139,9 +160,14 @@ def _agreed() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty() and typer.confirm("Start?", err=True)
 
 
-def _show_study(study: Study, as_json: bool) -> None:
+def _show_study(study: Study, as_json: bool, other: str | None = None) -> None:
+    from headstart.study.against import against, record_of, write_against
+
+    found = against(study.folder, Path(other)) if other else None
+    page = write_against(found) if found else None
     if as_json:
-        show_json(study.results.plain())
+        beside = {"against": record_of(found)} if found else {}
+        show_json({**study.results.plain(), **beside})
         return
     _show_arms(study.results)
     show()
@@ -149,6 +175,8 @@ def _show_study(study: Study, as_json: bool) -> None:
     for failure in study.results.failures:
         show(f"! {failure.cell} failed with exit code {failure.exit}: {failure.message}")
     show(f"the whole page: {study.page}")
+    if found and page:
+        _show_against(found, page)
 
 
 def _show_arms(results: Results) -> None:

@@ -65,8 +65,8 @@ from headstart.targets.class_scores import confusion
 from headstart.text.split import Labelled, split_labelled
 
 
-def gather(out: Path) -> Results:
-    """The results of the study in `out`."""
+def opened(out: Path) -> Gathered:
+    """The study in `out` with what its finished cells said."""
     if not os.path.lexists(out / "study.json"):
         raise ModelError(f"{out}: this folder is not a study.", "STUDY_MISSING")
     cfg = parse(StudyConfig, read_toml(out / "study.toml"), str(out / "study.toml"))
@@ -74,7 +74,12 @@ def gather(out: Path) -> Results:
     data = split_labelled(cfg.data)
     if data.facts(False)["split_sha256"] != state["data"]["split_sha256"]:
         raise DataError(f"{cfg.data.train}: the rows have changed since this study was made of them.", "DATA_CHANGED")
-    study = _Study(out, cfg, state, data)
+    return Gathered(out, cfg, state, data)
+
+
+def gather(out: Path) -> Results:
+    """The results of the study in `out`."""
+    study = opened(out)
     try:
         results = study.results()
     except ValidationError as error:
@@ -83,7 +88,7 @@ def gather(out: Path) -> Results:
     return results.model_copy(update={"verdict": unfinished(out, study.missing) or verdict(results)})
 
 
-class _Study:
+class Gathered:
     def __init__(self, out: Path, cfg: StudyConfig, state: StudyFile, data: Labelled) -> None:
         self.out, self.cfg, self.state, self.data = out, cfg, state, data
         self.every = len(data.train) + len(data.valid)
@@ -101,7 +106,7 @@ class _Study:
         self.last = cfg.labels[-1]
 
     def results(self) -> Results:
-        data, last = self.data, self._at(self.last)
+        data, last = self.data, self.at(self.last)
         whole = self.state["data"]["hygiene"]["overlapping_rows"]["test"]
         overlap: dict[int | None, list[int]] = {None: []}  # what uses no labels has learned from no rows
         overlap |= {
@@ -137,11 +142,11 @@ class _Study:
             repeat=self._repeat(),
         )
 
-    def _at(self, labels: int) -> list[Taken]:
+    def at(self, labels: int) -> list[Taken]:
         """The arms at one label count; those that use no labels are the same at each."""
         return [t for t in self.taken if t.labels in (labels, None)]
 
-    def _count(self, t: Taken) -> int:
+    def count(self, t: Taken) -> int:
         """The number of labels that an arm used."""
         return 0 if t.labels is None else t.labels or self.every
 
@@ -190,7 +195,7 @@ class _Study:
             name=t.arm.name,
             kind=t.arm.kind,
             base=str(t.arm.base.path) if t.arm.base else None,
-            labels=self._count(t),
+            labels=self.count(t),
             **dict(_summary(found, scores)),
             over=found.over,
             seeds=len(t.seeds),
@@ -211,7 +216,7 @@ class _Study:
         """Each arm against scratch and TF-IDF, arms of one kind against each other, and joined arms against their partner; Holm at all labels."""
         found: list[Difference] = []
         for labels in reversed(self.cfg.labels):
-            pairs = compared(self._at(labels))
+            pairs = compared(self.at(labels))
             estimates = [self._difference(a, b) for a, b in pairs]
             adjusted = labels == self.last
             for (a, b), e in zip(pairs, holm(estimates) if adjusted else estimates, strict=True):
@@ -246,7 +251,7 @@ class _Study:
         if len(self.cfg.labels) == 1:
             return []
         found = []
-        for reference in (t for t in self._at(self.last) if t.arm.kind in ("scratch", "tfidf", *NEEDS_NO_LABELS)):
+        for reference in (t for t in self.at(self.last) if t.arm.kind in ("scratch", "tfidf", *NEEDS_NO_LABELS)):
             for arm in self.arms:
                 curve = [t for t in self.taken if t.arm == arm]
                 if arm == reference.arm or arm.kind in (*CONSTANT, "scratch", *NEEDS_NO_LABELS) or len(curve) < 2:
@@ -254,7 +259,7 @@ class _Study:
                 other_shape = arm.base and reference.arm.base and arm.base.shape != reference.arm.base.shape
                 if other_shape and reference.arm.kind == "scratch":
                     continue
-                counts = [self._count(t) for t in curve]
+                counts = [self.count(t) for t in curve]
                 needed = labels_needed(counts, [self._difference(t, reference) for t in curve])
                 found.append(
                     LabelsNeeded(
@@ -264,7 +269,7 @@ class _Study:
                         labels=needed.labels,
                         interval=(needed.low, needed.high),
                         at_most=needed.at_most,
-                        saved=self._count(reference) - needed.labels
+                        saved=self.count(reference) - needed.labels
                         if needed.labels and reference.labels is not None
                         else None,
                     )
@@ -287,7 +292,7 @@ class _Study:
                 found["train_loss"].append([*_between(trained, steps)])
         per_epoch = max(1, steps[1] - steps[0]) if len(steps) > 1 else 1
         return Curves.model_validate(
-            {"labels": self._count(t), "step": steps, "epoch": [s / per_epoch for s in steps], **found}
+            {"labels": self.count(t), "step": steps, "epoch": [s / per_epoch for s in steps], **found}
         )
 
     def _arm_cost(self, t: Taken) -> Cost:

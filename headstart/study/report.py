@@ -11,7 +11,7 @@ import hashlib
 import io
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,7 +55,7 @@ class Table:
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-    right: Collection[int] = ()  # columns of numbers
+    right: Sequence[int] = ()  # columns of numbers
 
 
 def write_grid_report(folder: Path, title: str, results: GridFound, table: Table, drawn: Iterable[Picture]) -> None:
