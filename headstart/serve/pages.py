@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -138,9 +139,11 @@ def model_page(request: Request, model: Id) -> HTMLResponse:
     size = sum(path.stat().st_size for path in (found.path / "model").iterdir() if path.is_file())
     noun = KINDS[found.job].noun if found.job in KINDS else found.job
     others = [other for other in studio.registry.models() if other.job == found.job and other.id != found.id]
+    described = json.loads(read_regular(found.path / "model" / "config.json")) if found.job == "finetune" else {}
+    paired = described.get("headstart", {}).get("paired") is True
     return page(
         request, "model.html.j2", title=found.name, model=found, noun=noun, size=data_size(size), address=studio.settings.address,
-        token=studio.settings.token is not None, others=others,
+        token=studio.settings.token is not None, others=others, paired=paired,
     )  # fmt: skip
 
 

@@ -288,7 +288,10 @@ class _Study:
         sides = [arm for arm in self.arms.values() if arm.kind in ("first-only", "second-only")]
         clear = [arm for arm in sides if arm.interval and floor is not None and arm.interval[0] > floor + GIVEAWAY]
         for arm in sorted(clear, key=_mean)[-1:]:
-            yield 0, f"Caution: {SHORT[arm.kind]} reaches {_mean(arm):.3f}, where a constant answer has {floor:.3f}"
+            yield (
+                0,
+                f"Caution: {SHORT[arm.kind]} reaches {_mean(arm):.3f}, a constant answer {floor:.3f}: some labels can be guessed without comparing the texts",
+            )
 
     def _without_overlap(self, lead: Gap) -> Iterator[tuple[int, str]]:
         rows = self.results.data.overlapping_test_rows

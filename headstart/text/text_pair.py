@@ -71,6 +71,22 @@ def paired(texts: Sequence[str]) -> list[TextPair]:
     return [TextPair(first, second) for first, second in zip(texts[::2], texts[1::2], strict=True)]
 
 
+def pair_in(text: str) -> TextPair:
+    """The pair that a text with the mark between its two halves stands for.
+
+    >>> pair_in("It rains. ||| It is wet.").second
+    'It is wet.'
+    """
+    if isinstance(text, TextPair):
+        return text
+    parts = [part.strip() for part in text.split(MARK.strip())]
+    if len(parts) != 2 or not all(parts):
+        raise DataError(
+            f"This model reads pairs of texts. Write both with '{MARK.strip()}' between them.", "DATA_COLUMNS"
+        )
+    return TextPair(*parts)
+
+
 def wanted_texts(header: Header, column: str | None, usual: Sequence[str], pairs: bool = True) -> list[Wanted]:
     """The one or two columns of the text: as named, or those of a pair, where no column has the name of a text itself."""
     names = header.names

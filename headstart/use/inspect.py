@@ -6,6 +6,7 @@ Shapes: T tokens, V vocabulary.
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,7 +35,8 @@ from headstart.show.view import Inspection, View
 from headstart.tasks.classify import rows_of
 from headstart.text.prompted import prompt_tokens
 from headstart.text.read import Example
-from headstart.text.tokenizer import Tokenizer, truncated
+from headstart.text.text_pair import pair_in
+from headstart.text.tokenizer import Tokenizer, rows_to_read, truncated
 from headstart.use.attribution import attribute, class_evidence
 from headstart.use.change import compare
 from headstart.use.layers import FOLDS, layer_features, logit_lens, probe_layers
@@ -52,6 +54,7 @@ class Inspector:
         self.model, self.tokenizer = saved.model.eval(), saved.tokenizer
         self.kind, self.labels, self.long = saved.head.kind, saved.head.labels, saved.head.long
         self.name, self.boundaries, self.prompt = name, boundaries, saved.head.prompt
+        self.paired = saved.head.paired
 
     @classmethod
     def load(cls, path: str | Path) -> Inspector:
@@ -170,6 +173,12 @@ class Inspector:
     def _read(self, text: str) -> tuple[list[int], int]:
         """The ids that the model reads, and how many tokens do not fit into its context."""
         causal, limit = self.model.base.causal, self.model.base.max_len
+        if self.paired:
+            every, kept = (
+                rows_to_read([pair_in(text)], self.tokenizer, causal, most, self.model.base.separators)[0][0]
+                for most in (sys.maxsize, limit)
+            )
+            return kept.tolist(), len(every) - len(kept)
         if self.prompt:
             read, _, _ = rows_of([text], self.tokenizer, self.model.base, "truncate", self.prompt)
             whole = prompt_tokens(self.prompt, self.tokenizer, causal).size + len(

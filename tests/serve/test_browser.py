@@ -55,6 +55,12 @@ def until(page: Any, selector: str, timeout: int = 120_000) -> None:
     assert said.count() == 0, (said.first.inner_text(), page.faults)
 
 
+def follow(page: Any, link: Any) -> None:
+    """Click a link and wait until the page behind it, its scripts too, is loaded."""
+    with page.expect_navigation():
+        link.click()
+
+
 def fits(page: Any) -> bool:
     return bool(page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
 
@@ -67,8 +73,7 @@ def test_from_an_empty_folder_to_a_verdict_and_a_prediction(
     server = start(tmp_path / "runs")
     page = browse(server)
     assert page.url.endswith("/")
-    page.get_by_role("link", name="New study").first.click()
-    page.wait_for_url("**/new")
+    follow(page, page.get_by_role("link", name="New study").first)
     page.set_input_files("#file", rows)
     until(page, "#rows tr")
     assert "48 rows; bad 24, good 24." in page.inner_text("#counts")
@@ -85,10 +90,10 @@ def test_from_an_empty_folder_to_a_verdict_and_a_prediction(
     page.reload()  # loses nothing
     until(page, "#result:not([hidden])")
     assert page.locator("#cells .finished").count() == 3
-    page.click("#result")
+    follow(page, page.locator("#result"))
     page.wait_for_selector(".verdict")
     assert "Does pretraining help on my-rows.csv?" in page.inner_text("h1")
-    page.get_by_role("link", name="scratch").click()
+    follow(page, page.get_by_role("link", name="scratch"))
     page.fill("#text", "the soup was lovely")
     page.wait_for_selector("#labels meter")
     assert page.locator("#labels meter").count() == 2
@@ -99,9 +104,9 @@ def test_a_run_a_report_and_the_inside_of_a_model(
     made: Path, browse: Callable[..., Any], start: Callable[..., Server]
 ) -> None:
     page = browse(start(made))
-    page.get_by_role("link", name="base", exact=True).click()
+    follow(page, page.get_by_role("link", name="base", exact=True))
     page.wait_for_selector("#curve polyline.valid")
-    page.click("text=Try the model")
+    follow(page, page.get_by_text("Try the model"))
     page.fill("#text", "the soup was")
     page.fill("#tokens", "5")
     page.keyboard.press("Enter")
@@ -127,8 +132,7 @@ def test_names_and_texts_of_others_run_nothing(
     rows.write_text('text,label\n"<script>document.title=1</script>","<b>x</b>"\n"b","y"\n')
     page = browse(start(folder))
     assert HOSTILE in page.inner_text("table")
-    page.get_by_role("link", name="New study").first.click()
-    page.wait_for_url("**/new")
+    follow(page, page.get_by_role("link", name="New study").first)
     page.set_input_files("#file", rows)
     until(page, "#rows tr")
     assert page.inner_text("#rows tr:first-child td:first-child") == "<script>document.title=1</script>"

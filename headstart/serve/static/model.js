@@ -3,9 +3,9 @@ import { $, ask, complain, make, shown } from "/static/studio.js";
 const page = $("model");
 const id = page.dataset.id;
 
-async function label(model, place, text) {
-  if (!model || !text.trim()) { place.replaceChildren(); return; }
-  const scores = await ask("POST", "/predict", { inputs: text, model });
+async function label(model, place, texts) {
+  if (!model || !texts.every((text) => text.trim())) { place.replaceChildren(); return; }
+  const [scores] = await ask("POST", "/predict", { inputs: [texts], model });
   const bars = make("div", "", { class: "bars" });
   for (const { label: name, score } of scores) {
     const named = make("bdi", shown(name));
@@ -18,12 +18,14 @@ async function label(model, place, text) {
 if (page.dataset.job === "finetune") {
   let timer;
   const other = $("other");
+  const boxes = [$("text"), $("second")].filter(Boolean);  // of a pair, two
   const refresh = async () => {
-    const text = $("text").value;
-    try { complain(null); await label(id, $("labels"), text); await label(other && other.value, $("labels-other"), text); } catch (error) { complain(error); }
+    const texts = boxes.map((box) => box.value);
+    try { complain(null); await label(id, $("labels"), texts); await label(other && other.value, $("labels-other"), texts); } catch (error) { complain(error); }
   };
-  $("text").addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(refresh, 250); });
+  for (const box of boxes) box.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(refresh, 250); });
   if (other) other.addEventListener("change", refresh);
+  if (boxes.every((box) => box.value.trim())) refresh();  // typed before this script was there
 }
 
 function table(logprobs) {
