@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -86,6 +86,10 @@ class Finetuning(Job[FinetuneConfig]):
     def prepare(cls, cfg: FinetuneConfig, kept: Kept[FinetuneConfig], watch: Watch) -> Self:
         """Rows, tokenizer and a model with the weights of the base, or fresh ones."""
         start = opened(cfg, kept)
+        if start.data.target.task == "tag":
+            from headstart.jobs.tag import Tagging  # which is made of this class
+
+            return cast(Self, Tagging.of(start))
         cfg, whole, data, model, pools = start.cfg, start.whole, start.data, start.model, start.pools
         source, taken, tokenizer = start.source, start.taken, start.tokenizer
         assert isinstance(model.head, ClassHead)

@@ -100,13 +100,16 @@ def run_study(
 def with_usual_arms(cfg: StudyConfig, watch: Watch) -> StudyConfig:
     """`cfg` with the arms of a prompt too, where arms are not given and every base is an external causal language model.
 
-    A task other than classify has no majority class, but a constant answer, and no prompt.
+    A task other than classify has no majority class, but a constant answer, and no prompt; that of tags has baselines of its own.
     """
     if "arms" in cfg.model_fields_set:
         return cfg
     data = split_labelled(cfg.data)
     if data.target.task != "classify":
-        return cfg.model_copy(update={"arms": tuple("constant" if a == "majority" else a for a in cfg.arms)})
+        others = (
+            {"majority": "most-frequent-tag", "tfidf": "crf"} if data.target.task == "tag" else {"majority": "constant"}
+        )
+        return cfg.model_copy(update={"arms": tuple(others.get(arm, arm) for arm in cfg.arms)})
     if not cfg.bases or not all(_asks_well(base) for base in cfg.bases):
         return cfg
     try:

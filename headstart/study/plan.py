@@ -23,11 +23,14 @@ from headstart.schema import Frozen, merge, parse
 from headstart.text.split import SELECTED_FROM, Labelled
 
 CONSTANT = ("majority", "constant")  # the same answer for every row
-BASELINES = (*CONSTANT, "tfidf", "static", "lexicon")  # arms without a transformer, in baselines.py
+OF_TAGS = ("most-frequent-tag", "crf")  # arms for tags of words, in tag_baselines.py
+BASELINES = (*CONSTANT, "tfidf", "static", "lexicon", *OF_TAGS)  # arms without a transformer, in baselines.py
+LINEAR = ("tfidf", "crf")  # the baseline that a transformer is measured by
 JOINED = ("hybrid", "stack")  # a base and TF-IDF, in joined.py: not fine-tuned themselves
 NEEDS_NO_LABELS = ("lexicon", "zero-shot")  # one cell for all label counts
 PROMPTED_ARMS = ("prompt", "prompt:frozen", "prompt:lora")
 ONE_CLASS = ("lexicon", "contrastive", "stack", "zero-shot", *PROMPTED_ARMS)  # arms for rows with one class each
+OF_TEXTS = ("majority", "tfidf", "static", "hybrid")  # arms that read a text as a whole
 TUNED = ("scratch", "frozen", "contrastive", "last:K", "lora", "full")
 ARMS = (*BASELINES, *TUNED, *JOINED, "zero-shot", *PROMPTED_ARMS)
 ARM = "|".join(ARMS).replace("last:K", r"last:[1-9]\d*")

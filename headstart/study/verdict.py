@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headstart.quantities import counted, points, signed
-from headstart.study.plan import CONSTANT, JOINED, NEEDS_NO_LABELS, PARTNERS
+from headstart.study.plan import CONSTANT, JOINED, LINEAR, NEEDS_NO_LABELS, PARTNERS
 from headstart.study.results import ArmResult, Difference, Needed, Results
 
 MOST_WORDS = 120
@@ -22,6 +22,8 @@ KINDS = (
     "static",
     "lexicon",
     "tfidf",
+    "crf",
+    "most-frequent-tag",
     "majority",
     "constant",
 )  # which arm of two is spoken of: the first here
@@ -29,6 +31,8 @@ WORDS = {
     "tfidf": "TF-IDF with logistic regression",
     "static": "averaged word vectors with logistic regression",
     "lexicon": "a sentiment lexicon (VADER)",
+    "crf": "a conditional random field",
+    "most-frequent-tag": "the most frequent tag of each word",
     "majority": "always predicting the majority class",
     "constant": "always predicting the same",
 }
@@ -36,6 +40,8 @@ SHORT = {
     "tfidf": "TF-IDF",
     "static": "averaging word vectors",
     "lexicon": "a sentiment lexicon",
+    "crf": "a conditional random field",
+    "most-frequent-tag": "the most frequent tag of each word",
     "majority": "the majority class",
     "constant": "a constant answer",
 }
@@ -135,9 +141,9 @@ class _Study:
             said = (
                 f"No clear {'gain' if any(gap.sign for gap in asked) else 'difference'} from pretraining at {self.most}"
             )
-        linear = self._beside(told, "tfidf")
+        linear = self._beside(told, LINEAR)
         if linear and linear.sign < 0:
-            said += f"; {SHORT['tfidf']} is {'still ' if told.sign > 0 else ''}better"
+            said += f"; {SHORT[self.kinds[linear.b]]} is {'still ' if told.sign > 0 else ''}better"
         return said
 
     def sentences(self, lead: Gap) -> Iterator[tuple[int, str]]:
@@ -173,7 +179,7 @@ class _Study:
 
     def _beside_linear(self, lead: Gap) -> Iterator[tuple[int, str]]:
         """What the arm that leads is worth beside TF-IDF, where it has led by another comparison."""
-        gap = self._beside(lead, "tfidf")
+        gap = self._beside(lead, LINEAR)
         if gap and gap.sign < 0 < lead.sign:
             yield 0, f"{gap.a} is still {gap.size} below {self._name(gap.b)}"
         elif gap:
@@ -335,9 +341,9 @@ class _Study:
         by_chance = [name for name in (gap.a, gap.b) if self.kinds[name] not in (*WORDS, *NEEDS_NO_LABELS)]
         return max((self.arms[name].seeds for name in by_chance), default=0)
 
-    def _beside(self, gap: Gap, kind: str) -> Gap | None:
+    def _beside(self, gap: Gap, kinds: Sequence[str]) -> Gap | None:
         """Another comparison of what `gap` speaks of, with a baseline."""
-        return next((g for g in self.here if g.a == gap.a and self.kinds[g.b] == kind and g != gap), None)
+        return next((g for g in self.here if g.a == gap.a and self.kinds[g.b] in kinds and g != gap), None)
 
     def _asks(self, gap: Gap) -> bool:
         """Whether the comparison is of pretraining with none."""
