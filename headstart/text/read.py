@@ -20,7 +20,7 @@ from headstart.text.classes import spellings
 from headstart.text.files import PLAIN, STRETCH, Reading, check_file, is_blank, lines, read_text
 from headstart.text.separated import SEPARATORS, Header
 from headstart.text.tables import TABLES, find_column, first_few, header_of, is_table, read_columns
-from headstart.text.tagged import read_tagged
+from headstart.text.tagged import is_tagged, read_tagged
 from headstart.text.visible import is_whole
 
 LONGEST_HEADER = 500  # characters of a first line that may name columns
@@ -179,6 +179,8 @@ def _unknown_table(path: Path, reading: Reading) -> str | None:
 
 def _has_labels(path: Path, reading: Reading) -> bool:
     table = next(iter(_arrow_files(path)), path)
+    if is_tagged(table, None, None, reading):
+        return True
     return is_table(table) and bool(find_column(header_of(table, reading), (None, LABEL_COLUMNS, "--label-column")))
 
 
