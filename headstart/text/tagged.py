@@ -26,7 +26,13 @@ from headstart.text.visible import is_whole
 
 COLUMNS = (".conll", ".conllu", ".iob", ".bio")  # a word per line
 TOKENS = ("tokens", "words")
-TAGS = ("tags", "ner_tags", "pos_tags", "upos", "labels", "ner", "pos", "label")
+TAGS_OF_TABLES = (
+    "tags",
+    "ner_tags",
+    "pos_tags",
+    "upos",
+)  # in cells of text, where nothing else shows that they are tags
+TAGS = (*TAGS_OF_TABLES, "labels", "ner", "pos", "label")
 SPANS = ("spans", "entities", "label", "labels")
 SPAN_LABELS = ("label", "type", "tag", "entity_group")
 _JSON = (".json", ".jsonl", ".ndjson")
@@ -168,11 +174,11 @@ def _kind(path: Path, text_column: str | None, label_column: str | None, reading
     """The sentences of a table of tokens and tags, or of texts and spans; None of another."""
     header = header_of(path, reading)
     tokens = find_column(header, (text_column, TOKENS, "--text-column"))
-    tags = find_column(header, (label_column, TAGS, "--label-column"))
-    if path.suffix.lower() not in _JSON:
-        if text_column is None and tokens and tags and tokens[0] != tags[0]:
-            return _cells(path, tokens[0], tags[0], reading)
-        return None
+    listed = path.suffix.lower() in _JSON
+    tags = find_column(header, (label_column, TAGS if listed else TAGS_OF_TABLES, "--label-column"))
+    if not listed:
+        usual = tokens and tags and tokens[0] in TOKENS and tags[0] in TAGS_OF_TABLES
+        return _cells(path, tokens[0], tags[0], reading) if usual else None
     first = next(json_records(path, reading), ("", {}))[1]
     if tokens and tags and all(isinstance(first.get(name), list) for name in (tokens[0], tags[0])):
         return _listed(path, tokens[0], tags[0], reading)
