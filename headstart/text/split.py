@@ -160,6 +160,8 @@ def split_labelled(cfg: LabelledConfig) -> Labelled:
         train, valid = _stratified(train, cfg.valid_fraction, cfg.split_seed + 1, _target(task, train, separator))
     made_here = [e for rows, given in ((valid, cfg.valid), (test, cfg.test)) if not given for e in rows]
     target = _target(task, [*train, *made_here] if task in ("multilabel", "ordinal", "tag") else train, separator)
+    if isinstance(target, Tags):
+        target = _with_held_out(target, valid, test, reading)
     labels = list(target.names) if train else []
     if len(labels) < (1 if task in ("multilabel", "regression") else 2):
         only = f"only the label '{labels[0]}'" if labels else "no rows"
@@ -181,9 +183,17 @@ def split_labelled(cfg: LabelledConfig) -> Labelled:
             )
     if not valid:
         raise DataError(f"{cfg.train}: too few rows to hold some out for validation.", "DATA_SMALL")
-    if isinstance(target, Tags):
-        target = target.wide_enough([e.label for rows in (train, valid, test) for e in rows])
     return Labelled(train, valid, test, labels, reading, target)
+
+
+def _with_held_out(target: Tags, valid: Sequence[Example], test: Sequence[Example], reading: Reading) -> Tags:
+    """Wide enough for all rows, and with the tags of held-out rows that no training row has: no reason to score nothing."""
+    held_out = [e.label for e in (*valid, *test)]
+    if strange := target.strange(held_out):
+        told = ", ".join(map(repr, strange[:MOST_SHOWN]))
+        reading.note("tags", f"No training row has the tags {told} of held-out rows: they count as mistakes.")
+    names = tuple(sorted({*target.names, *strange}))
+    return replace(target, names=names).wide_enough(held_out)
 
 
 def _task_of(cfg: LabelledConfig, rows: Sequence[Example], reading: Reading) -> tuple[Task, str]:
