@@ -7,7 +7,7 @@ The names below load what they need when they are first used: `import headstart`
     TextSearch, ImageSearch                               texts or images by a query
     Inspector, inspect                                    what can be seen inside a model
     LanguageModel, TextClassifier                         the first two jobs as scikit-learn estimators
-    TextRegressor, MultiLabelClassifier                   the same for numbers and for several labels per text
+    TextRegressor, MultiLabelClassifier, TokenTagger      the same for numbers, several labels per text and tags of words
     compare, Study                                        many runs, compared
 
 Names of earlier releases still work: `translate` is train_translator, `match` is train_matcher, `Classifier` is
@@ -34,6 +34,7 @@ _HOMES = {
     "TextClassifier": "headstart.use.estimator:TextClassifier",
     "TextRegressor": "headstart.use.task_estimators:TextRegressor",
     "TextSearch": "headstart.use.text_search:TextSearch",
+    "TokenTagger": "headstart.use.task_estimators:TokenTagger",
     "compare": "headstart.study.study:compare",
     "finetune": "headstart.jobs.finetune:finetune",
     "inspect": "headstart.use.inspect:inspect",
@@ -60,6 +61,7 @@ __all__ = [
     "TextClassifier",
     "TextRegressor",
     "TextSearch",
+    "TokenTagger",
     "compare",
     "finetune",
     "inspect",

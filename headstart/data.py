@@ -9,7 +9,7 @@ from pydantic import Field
 from headstart.schema import Frozen
 
 Unit = Literal["line", "sentence", "document"]
-Task = Literal["classify", "multilabel", "regression", "ordinal"]  # what is predicted for a row
+Task = Literal["classify", "multilabel", "regression", "ordinal", "tag"]  # what is predicted for a row
 
 
 class ReadConfig(Frozen):
@@ -43,8 +43,8 @@ class LabelledConfig(ReadConfig):
     skip_blank: bool = False  # rows without a text or a label are skipped and counted, not rejected
     clean_labels: bool = False  # labels that differ only by white space or case are merged and counted
     any_labels: bool = False  # labels that look like numbers, ids or lists are accepted as classes, not rejected
-    # What is predicted: classify (one class), multilabel, regression (a number), ordinal (ordered classes); auto: found in the rows.
-    task: Literal["auto", "classify", "multilabel", "regression", "ordinal"] = "auto"
+    # What is predicted: classify (one class), multilabel, regression (a number), ordinal (ordered classes), tag (a tag per word); auto: found in the rows.
+    task: Literal["auto", "classify", "multilabel", "regression", "ordinal", "tag"] = "auto"
     label_separator: str | None = None  # of several labels in one cell; None: found
     valid_fraction: float = Field(0.2, gt=0, lt=1)  # of what is not test
     test_fraction: float = Field(0.2, ge=0, lt=1)

@@ -48,6 +48,8 @@ JOBS = {
     "scratch": f"{FINETUNE} --base bert --init scratch --size nano --context 16",
     "few": f"{FINETUNE} --base {{masked}} --labels 20",
     "contrastive": f"{FINETUNE} --base {{bert}} --objective contrastive",
+    "tag": f"{FINETUNE} --base {{masked}}".replace("reviews", "tagged"),
+    "tag-frozen": f"{FINETUNE} --base {{causal}} --train head".replace("reviews", "tagged"),
     **{
         kind: f"translate train {{pairs}} --model {kind} --sample ban {PAIRS}"
         for kind in ("gru", "lstm", "gru-additive", "lstm-additive", "attention", "transformer")
@@ -95,8 +97,9 @@ def _data(folder: Path) -> dict[str, str]:
     rows = [
         f"film {i} was {(good if i % 2 else bad)[i // 2 % 4]} to the end,{'yes' if i % 2 else 'no'}" for i in range(80)
     ]
+    tagged = [f"I O\nhold O\nthe O\n{pet} B-PET\n{i} O\n" for i in range(30) for pet in ("dog", "cat")]
     pairs = [f"{c}{v}{e}\t{v}{e}{c}ay" for c in "bdgklm" for v in "aeio" for e in ("n", "r")]
-    files = {"sentences": ("sentences.txt", sentences), "reviews": ("rows.csv", ["text,label", *rows]), "pairs": ("pairs.tsv", pairs)}  # fmt: skip
+    files = {"sentences": ("sentences.txt", sentences), "reviews": ("rows.csv", ["text,label", *rows]), "pairs": ("pairs.tsv", pairs), "tagged": ("tagged.conll", tagged)}  # fmt: skip
     for name, lines in files.values():
         (folder / name).write_text("\n".join(lines) + "\n", "utf-8")
     return {key: str(folder / name) for key, (name, _) in files.items()}

@@ -68,7 +68,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--minutes", "Time limit: the sample of rows shrinks, and slow bases are skipped, to keep it.", WHICH, kind=float, default=5.0, least=0),
         Flag("--then", "compare: run the study of the best base.", WHICH),
         Flag("--arms", "Out of majority (class), tfidf, static, lexicon, scratch, frozen, contrastive, last:K, lora, full, hybrid, stack, zero-shot, "
-             "prompt, prompt:frozen, prompt:lora; with commas. With an external causal language model zero-shot and prompt are added to the default. "
+             "prompt, prompt:frozen, prompt:lora; of tags most-frequent-tag, crf; with commas. With an external causal language model zero-shot and prompt are added to the default. "
              "[default: majority,tfidf,scratch,frozen,full]", COMPARE, "arms", commas=True),
         Flag("--labels", "Label counts to compare at: 50,200,800,all. [default: all]", COMPARE, "labels", commas=True, place=label_count),
         Flag("--model", "Model; may be given several times. [default: gru, gru-additive, attention, transformer]", GRID, "models", many=True),
@@ -348,7 +348,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--clean-labels", "Merge labels that differ only by white space or case, and count them.",
              (*FINETUNE, *COMPARE, *WHICH, "evaluate", "data check"), "data.clean_labels", bool),
         Flag("--balanced", "With --labels: draw equally many rows of each class.", (*FINETUNE, *COMPARE, *WHICH), "data.balanced", bool),
-        Flag("--task", "Out of classify, multilabel, regression, ordinal. [default: auto; found in the labels]", (*FINETUNE, *COMPARE), "data.task"),
+        Flag("--task", "Out of classify, multilabel, regression, ordinal, tag. [default: auto; found in the labels]", (*FINETUNE, *COMPARE), "data.task"),
         Flag("--label-separator", "Between several labels in one cell. [default: found in the labels]", (*FINETUNE, *COMPARE), "data.label_separator"),
         Flag("--any-labels", "Accept labels that look like numbers, ids or lists.", (*FINETUNE, *COMPARE, *WHICH, *AUDIT), "data.any_labels", bool),
         Flag("--strict-leakage", "Refuse test rows that are also training rows.", (*FINETUNE, *COMPARE), "strict_leakage", bool),

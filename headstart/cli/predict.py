@@ -50,6 +50,11 @@ def predict(given: Given) -> None:
         show_json(records)
         return
     for several in zip(*said.values(), strict=True):
+        if any("tokens" in record for record in several):
+            from headstart.use.tagging import marked
+
+            show("\t".join(marked(record) for record in several))
+            continue
         told = "\t".join(f"{_answer(r)}\t{_ranked(r['probabilities'])}" for r in several)
         text = several[0]["text"]
         show(f"{told}\t{text if len(text) <= 200 else text[:200] + ' ...'}")

@@ -36,7 +36,7 @@ def classifier_card(cfg: FinetuneConfig, data: Labelled, result: Mapping[str, An
     low, high = test["interval"] if test and target.task == "classify" else (0, 0)
     if target.task != "classify":
         part, scores = ("test", test) if test else ("validation", result["valid"])
-        told = ", ".join(f"{title} {scores[key]:.4f}" for key, title in target.titles.items()) if scores else ""
+        told = ", ".join(f"{target.titles[key]} {scores[key]:.4f}" for key in target.measures) if scores else ""
         score = f"On {scores['rows']} {part} rows: {told}." if scores else "No rows were held out to score it on."
     else:
         score = _class_score(data, result, low, high)
@@ -68,6 +68,7 @@ TITLES = {
     "multilabel": "A text classifier with several labels per text",
     "regression": "A model that predicts a number for a text",
     "ordinal": "A text classifier with ordered classes",
+    "tag": "A model that tags the words of a text",
 }
 
 

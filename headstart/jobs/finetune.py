@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -17,25 +17,25 @@ import torch
 from headstart.bases.features import FrozenFeatures
 from headstart.bases.linear_probe import Probe, best_probe, install, probe_poolings, probing_seconds, rows_to_fit
 from headstart.bases.lora import add_lora, merge_lora
-from headstart.bases.pretrained import open_base
-from headstart.bases.verbalizer import prompted_probe, start_from_words
+from headstart.bases.verbalizer import prompted_probe
 from headstart.config import FinetuneConfig
 from headstart.jobs.answers import FinetuneAnswer, FinetuneFacts
 from headstart.jobs.cards import classifier_card
-from headstart.jobs.continued import continue_from, continued_notes, take_head
+from headstart.jobs.continued import continued_notes
 from headstart.jobs.contrastive import FittedHead, pair_notes
 from headstart.jobs.job import Job, Kept, run_job
+from headstart.jobs.opened import opened
 from headstart.jobs.probability_calibration import ProbabilityCalibration
 from headstart.jobs.receipt import FinetuneReceipt, Moved, finetune_receipt, moved
-from headstart.jobs.resolved import head_spec, poolings, refuse_for_task, resolved, shape_and_tokenizer, with_prompt
+from headstart.jobs.resolved import head_spec
 from headstart.models.base import freeze
 from headstart.models.heads import POOLS, ClassHead, Model, NumberHead, freeze_transform
 from headstart.prompts import CALIBRATED_ON
-from headstart.runs.checkpoint import Progress, load_weights, weights
-from headstart.runs.model_dir import Saved, build_model, write_model
+from headstart.runs.checkpoint import Progress
+from headstart.runs.model_dir import Saved, write_model
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
-from headstart.shapes import PRESETS, Pool, pools_to_try, usual_pool
+from headstart.shapes import Pool, pools_to_try, usual_pool
 from headstart.targets.labels import Labels
 from headstart.targets.numbers import Numbers
 from headstart.targets.target import Scores, Target, prediction_records
@@ -43,7 +43,6 @@ from headstart.tasks.classify import (
     ClassBatch,
     Classify,
     ClassifyText,
-    class_weights,
     rows_of,
     vectors_of,
 )
@@ -52,7 +51,7 @@ from headstart.tasks.zero_shot import matching_bias
 from headstart.text.batch import Batches
 from headstart.text.hygiene import refuse_leaks
 from headstart.text.read import text_files
-from headstart.text.split import Labelled, LabelledFacts, draw, split_labelled
+from headstart.text.split import Labelled, LabelledFacts
 from headstart.text.tokenizer import Tokenizer
 
 FEW = 10  # times as many rows as labels are drawn: the base reads those that are drawn, not all for all runs
@@ -86,27 +85,14 @@ class Finetuning(Job[FinetuneConfig]):
     @classmethod
     def prepare(cls, cfg: FinetuneConfig, kept: Kept[FinetuneConfig], watch: Watch) -> Self:
         """Rows, tokenizer and a model with the weights of the base, or fresh ones."""
-        whole = split_labelled(cfg.data)
-        data = draw(whole, cfg.data.labels, cfg.data.draw, cfg.data.balanced) if cfg.data.labels else whole
-        refuse_for_task(cfg, data.target.task, data.paired)
-        further = cfg.init == "pretrained"
-        source = None if kept.cfg or cfg.base in PRESETS else open_base(cfg.base, cfg.allow_pickle, further)
-        shape, tokenizer = shape_and_tokenizer(cfg, data, source, kept)
-        taken = source if cfg.init == "pretrained" else None
-        cfg, data = continue_from(cfg, kept.cfg, taken, data)
-        cfg = resolved(with_prompt(cfg, kept.cfg, data, shape, taken), shape, data)
-        pools = poolings(cfg, kept.cfg, shape, pretrained=taken is not None)
-        torch.manual_seed(cfg.train.seed)
-        model = build_model(shape, head_spec(cfg, data, pools[0], tokenizer, shape))
+        start = opened(cfg, kept)
+        if start.data.target.task == "tag":
+            from headstart.jobs.tag import Tagging  # which is made of this class
+
+            return cast(Self, Tagging.of(start))
+        cfg, whole, data, model, pools = start.cfg, start.whole, start.data, start.model, start.pools
+        source, taken, tokenizer = start.source, start.taken, start.tokenizer
         assert isinstance(model.head, ClassHead)
-        if taken:
-            load_weights(model.base, weights(taken.model.base))
-            take_head(model, taken)
-        if cfg.class_weights:
-            model.head.weights.copy_(class_weights(data.train, data.labels))
-        if taken and cfg.whole_prompt:
-            start_from_words(model, taken.model, cfg.whole_prompt, tokenizer)
-        model.to(cfg.train.device)
         text, valid, test = (
             ClassifyText(rows, data.target, tokenizer, model.base, cfg.long, cfg.whole_prompt)
             for rows in data.parts().values()

@@ -182,11 +182,19 @@ class OrderedHead(ClassHead):
         return torch.cat([below[:, :1], middle, above[:, -1:]], 1)
 
 
+class TagHead(ClassHead):
+    """A score for each tag, from the state of every token: (B, T, C), or of the tokens that are asked for."""
+
+    def __init__(self, width: int, tags: int, pool: Pooling, dropout: float = 0.0, bias: bool = True, transform: nn.Module | None = None) -> None:  # fmt: skip
+        super().__init__(width, tags, every_token, dropout, bias)
+
+
 HEADS: dict[Task, type[ClassHead]] = {
     "classify": ClassHead,
     "multilabel": LabelsHead,
     "regression": NumberHead,
     "ordinal": OrderedHead,
+    "tag": TagHead,
 }
 
 

@@ -131,7 +131,7 @@ class Rows(Body):
     balanced: bool = False
 
 
-Arm = Annotated[str, Field(pattern=r"^(majority|tfidf|static|lexicon|scratch|frozen|contrastive|last:[1-9][0-9]?|lora|full|hybrid|stack|zero-shot|prompt|prompt:frozen|prompt:lora)$")]  # fmt: skip
+Arm = Annotated[str, Field(pattern=r"^(majority|tfidf|static|lexicon|scratch|frozen|contrastive|last:[1-9][0-9]?|lora|full|hybrid|stack|most-frequent-tag|crf|zero-shot|prompt|prompt:frozen|prompt:lora)$")]  # fmt: skip
 Base = Annotated[str, Field(pattern=ID)]  # an id of GET /api/bases
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")]
 Size = Literal["nano", "micro", "mini", "small", "medium"]

@@ -47,7 +47,9 @@ async def predict(request: Request, asked: PredictRequest) -> list[Scored] | lis
     )
     _, records = await labelled(studio_of(request), request, asked.model, texts)
     scored: list[list[Scored]] = [
-        [{"label": label, "score": p} for label, p in (r["probabilities"] or {"value": r["label"]}).items()]
+        [{"label": label, "score": p} for label, p in zip(r["label"], r["tag_probabilities"], strict=True)]
+        if "tokens" in r  # the tag of each word
+        else [{"label": label, "score": p} for label, p in (r["probabilities"] or {"value": r["label"]}).items()]
         for r in records
     ]  # of a number, there are no probabilities
     return scored[0] if one else scored

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,12 @@ from headstart.hub.packs import get_pack
 from headstart.prompts import prompts_for
 from headstart.runs.disk import write_file
 from headstart.strict_json import to_json
+from headstart.study.baseline import Baseline
 from headstart.study.lexicon import lexicon_probabilities, polarities
 from headstart.study.pair_features import pair_tfidf_rows, pair_vectors
-from headstart.study.plan import ONE_CLASS, PAIRED_ARMS, PROMPTED_ARMS, SINGLE_TEXTS, StudyConfig
-from headstart.targets.target import Encoded, Outputs, Target, Written, prediction_records
+from headstart.study.plan import OF_TAGS, OF_TEXTS, ONE_CLASS, PAIRED_ARMS, PROMPTED_ARMS, SINGLE_TEXTS, StudyConfig
+from headstart.study.tag_baselines import crf, most_frequent_tag
+from headstart.targets.target import Outputs, Target, prediction_records
 from headstart.text.split import Labelled, draw, split_labelled
 from headstart.text.text_pair import singles
 from headstart.text.word_vectors import known_vectors, vector_files
@@ -31,30 +32,6 @@ CS = (1.0, 10.0, 100.0)  # inverse regularization; 1 is far too little with few 
 USUAL_C = 10.0
 RARE = 1e-3  # SIF: a word that is this share of all words counts half (Arora, Liang and Ma, 2017)
 _WORD = re.compile(r"n't|\w+?(?=n't)|\w+|[^\w\s]")  # "don't" is do and n't, as in the vocabularies of spaCy and GloVe
-
-
-@dataclass(frozen=True)
-class Baseline:
-    name: str
-    target: Target  # what decides
-    outputs: Outputs  # of the test rows
-    seconds: float
-    c: float | None = None
-    parameters: int = 0
-    chosen: Mapping[str, Any] = field(default_factory=dict)  # what else was chosen or fitted, for result.json
-
-    @property
-    def answers(self) -> Encoded:
-        return self.target.answers(self.outputs)
-
-    @property
-    def predictions(self) -> list[Written]:
-        return [self.target.written(answer) for answer in self.answers]
-
-    @property
-    def probabilities(self) -> list[dict[str, float]]:
-        """Of the test rows, by name."""
-        return [self.target.probabilities(row) for row in self.outputs.tolist()]
 
 
 def majority(data: Labelled) -> Baseline:
@@ -173,6 +150,10 @@ def refuse_impossible(cfg: StudyConfig, data: Labelled) -> None:
                 f"The arm {arm} is for rows with one class each; the task here is {task}. Leave it out of --arms."
             )
     for arm in cfg.arms:
+        if arm in OF_TAGS and task != "tag":
+            raise ConfigError(f"The arm {arm} is for tags of words; the task here is {task}. Leave it out of --arms.")
+        if arm in OF_TEXTS and task == "tag":
+            raise ConfigError(f"The arm {arm} reads a text as a whole; the task here is tag. Take crf or most-frequent-tag in --arms.")  # fmt: skip
         if arm in (SINGLE_TEXTS if data.paired else PAIRED_ARMS):
             rows = (
                 "single texts; the rows here are pairs"
@@ -206,6 +187,10 @@ def write_baseline(cfg: StudyConfig, kind: str, labels: int, seed: int, path: Pa
             from headstart.study.pair_baselines import pair_baseline
 
             made = pair_baseline(data, kind)
+        case "most-frequent-tag":
+            made = most_frequent_tag(data)
+        case "crf":
+            made = crf(data)
         case _:
             raise AssertionError(f"no baseline: {kind}")
     write_cell(data, made, path)

@@ -102,7 +102,7 @@ def run_study(
 def with_usual_arms(cfg: StudyConfig, watch: Watch) -> StudyConfig:
     """`cfg` with the arms of a prompt too, where arms are not given and every base is an external causal language model.
 
-    A task other than classify has no majority class, but a constant answer, and no prompt. Pairs of texts have baselines of their own.
+    A task other than classify has no majority class, but a constant answer, and no prompt; tags and pairs of texts have baselines of their own.
     """
     if "arms" in cfg.model_fields_set:
         return cfg
@@ -111,7 +111,10 @@ def with_usual_arms(cfg: StudyConfig, watch: Watch) -> StudyConfig:
         own = [arm for arm in PAIRED_ARMS if arm != "bi-encoder" or cfg.bases or cfg.pretrain]
         cfg = cfg.model_copy(update={"arms": tuple(sorted({*cfg.arms, *own}, key=ARMS.index))})
     if data.target.task != "classify":
-        return cfg.model_copy(update={"arms": tuple("constant" if a == "majority" else a for a in cfg.arms)})
+        others = (
+            {"majority": "most-frequent-tag", "tfidf": "crf"} if data.target.task == "tag" else {"majority": "constant"}
+        )
+        return cfg.model_copy(update={"arms": tuple(others.get(arm, arm) for arm in cfg.arms)})
     if data.paired or not cfg.bases or not all(_asks_well(base) for base in cfg.bases):
         return cfg
     try:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-from headstart.study.plan import CONSTANT, JOINED, PARTNERS
+from headstart.study.plan import CONSTANT, JOINED, LINEAR, PARTNERS
 from headstart.study.taken import Taken
 
 
 def compared(here: Sequence[Taken]) -> list[tuple[Taken, Taken]]:
-    """Each arm with scratch and with TF-IDF, arms of one kind with each other, and an arm with what it adds something to.
+    """Each arm with scratch and with the linear baseline (TF-IDF, CRF), arms of one kind with each other, and an arm with what it adds something to.
 
     Arms with a base are compared with each other where there is neither scratch nor TF-IDF.
     """
     scratch = [t for t in here if t.arm.kind == "scratch"]
     learned = [t for t in here if t.arm.base and t.arm.kind != "scratch"]
-    linear = [t for t in here if t.arm.kind == "tfidf"]
-    plain = [t for t in here if not t.arm.base and t.arm.kind not in (*CONSTANT, "tfidf")]
+    linear = [t for t in here if t.arm.kind in LINEAR]
+    plain = [t for t in here if not t.arm.base and t.arm.kind not in (*CONSTANT, *LINEAR)]
     alone = not scratch and not linear
     pairs = [(t, s) for t in learned if t.arm.kind not in JOINED for s in scratch if _same_shape(t, s)]
     pairs += [(t, b) for t in [*learned, *scratch, *plain] for b in linear]

@@ -15,6 +15,7 @@ from headstart.jobs.estimate import Cost, estimate
 from headstart.jobs.finetune import FEW
 from headstart.prompts import CALIBRATED_ON
 from headstart.shapes import PRESETS
+from headstart.study.baselines import refuse_impossible
 from headstart.study.plan import (
     CONSTANT,
     PROMPTED_ARMS,
@@ -128,6 +129,7 @@ class Costs:
 def study_estimate(cfg: StudyConfig, jobs: int = 1) -> tuple[StudyEstimate, dict[str, float]]:
     """What a study costs from its very start, on this machine; and the seconds of each of its cells."""
     data = split_labelled(cfg.data)
+    refuse_impossible(cfg, data)
     every = len(data.train) + len(data.valid)
     pretraining = [estimate(cfg.pretraining(objective)) for objective in cfg.objectives if cfg.pretrain]
     threads = {"train": {"threads": max(1, (os.cpu_count() or 1) // jobs)}} if jobs > 1 else {}

@@ -25,6 +25,8 @@ BASELINES: dict[str, Any] = {
     "overlap": (0, (3, 1)),
     "first-only": (0, (3, 1, 1, 1)),
     "second-only": (0, (3, 1, 1, 1, 1, 1)),
+    "crf": (0, (5, 2)),
+    "most-frequent-tag": (0, (2, 1)),
 }
 SHORTEST = 0.001  # minutes; what took less, a majority is counted in no time, has no place on a logarithmic axis
 MOST_NUMBERED = 12  # labels; in a larger confusion table only the diagonal has numbers

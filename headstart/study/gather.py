@@ -26,7 +26,7 @@ from headstart.study.abstention import abstention, calibration
 from headstart.study.compared import compared
 from headstart.study.mistakes import disagreements, mistakes
 from headstart.study.overlap import overlapping
-from headstart.study.plan import CONSTANT, NEEDS_NO_LABELS, BaseRun, StudyConfig, arms_of, leading_score
+from headstart.study.plan import CONSTANT, LINEAR, NEEDS_NO_LABELS, BaseRun, StudyConfig, arms_of, leading_score
 from headstart.study.results import (
     Abstention,
     ArmResult,
@@ -59,9 +59,11 @@ from headstart.study.statistics import (
     mean_interval,
     needed_to_tell,
 )
+from headstart.study.tag_rows import f1_by_type, tagged_rows
 from headstart.study.taken import CellResult, StudyFile, Taken, go_on, missing_cells, result_of, take, unfinished
 from headstart.study.verdict import verdict
 from headstart.targets.class_scores import confusion
+from headstart.targets.tags import Tags
 from headstart.text.split import Labelled, split_labelled
 
 
@@ -133,6 +135,7 @@ class Gathered:
             curves={t.arm.name: self._curves(t) for t in last if t.arm.fine_tuned},
             mistakes={t.arm.name: mistakes(data, self.truth, t) for t in last if t.arm.kind not in CONSTANT},
             disagreements=disagreements(data, self.truth, [t for t in last if t.arm.kind not in CONSTANT]),
+            tagged=tagged_rows(data, self.truth, [t for t in last if t.arm.kind not in CONSTANT]),
             receipts=[_receipt(t) for t in last if t.arm.fine_tuned],
             pretraining=[p for base, b in self.bases.items() if (p := _pretraining(base, Path(b["path"])))],
             failures=[Failure(**failure) for failure in self.state.get("failures", [])],
@@ -183,7 +186,7 @@ class Gathered:
     def _row(self, t: Taken, overlap: Sequence[int]) -> ArmResult:
         scores = self.scores(t)
         found = mean_interval(scores, heaviest=self.heaviest)
-        measures = {score: self._summary(score, t) for score in self.target.titles}
+        measures = {score: self._summary(score, t) for score in self.target.measures}
         certainty, curve = self._certainty(t)
         clean = np.setdiff1d(np.arange(len(self.truth)), overlap)
         without = (
@@ -209,6 +212,7 @@ class Gathered:
             clean=Score(mean=without.value, interval=_interval(without)) if without else None,
             rate=t.rate,
             confusion=self._confusion(t),
+            types=f1_by_type(self.target, self.truth, t) if isinstance(self.target, Tags) else {},
             cost=self._arm_cost(t),
         )
 
@@ -251,7 +255,7 @@ class Gathered:
         if len(self.cfg.labels) == 1:
             return []
         found = []
-        for reference in (t for t in self.at(self.last) if t.arm.kind in ("scratch", "tfidf", *NEEDS_NO_LABELS)):
+        for reference in (t for t in self.at(self.last) if t.arm.kind in ("scratch", *LINEAR, *NEEDS_NO_LABELS)):
             for arm in self.arms:
                 curve = [t for t in self.taken if t.arm == arm]
                 if arm == reference.arm or arm.kind in (*CONSTANT, "scratch", *NEEDS_NO_LABELS) or len(curve) < 2:

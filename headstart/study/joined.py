@@ -27,7 +27,8 @@ from scipy.special import logsumexp
 
 from headstart.bases.regression import Regression, Standard, clearly_better
 from headstart.errors import ModelError
-from headstart.study.baselines import Baseline, decided, fit_parts, fit_tfidf, tfidf_rows, write_cell
+from headstart.study.baseline import Baseline
+from headstart.study.baselines import decided, fit_parts, fit_tfidf, tfidf_rows, write_cell
 from headstart.study.pair_features import pair_vectors, sides_of
 from headstart.study.plan import RATES, Cell, StudyConfig, finetuning
 from headstart.study.taken import read_predictions

@@ -40,7 +40,7 @@ def mistakes(data: Labelled, truth: Encoded, t: Taken) -> list[Mistake]:
 
 def disagreements(data: Labelled, truth: Encoded, here: Sequence[Taken]) -> list[Disagreement]:
     """The test rows on which arms differ most."""
-    if len(here) < 2:
+    if len(here) < 2 or data.target.task == "tag":  # these are shown with their tags
         return []
     right = np.array([_right(t.said, truth) for t in here])  # (arms, N)
     apart = right.max(0) - right.min(0)
@@ -74,7 +74,4 @@ def shown(target: Target, answer: Any) -> str:
     >>> shown(Numbers(3.0, 2.0), 0.25)
     '3.5'
     """
-    written = target.written(answer)
-    if isinstance(written, float):
-        return f"{written:.3g}"
-    return written if isinstance(written, str) else ", ".join(written) or "(none)"
+    return target.shown(answer) or "(none)"

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Literal
 
 from headstart.bases.regression import Standard
-from headstart.study.baselines import Baseline, decided, fit_parts, tfidf
+from headstart.study.baseline import Baseline
+from headstart.study.baselines import decided, fit_parts, tfidf
 from headstart.study.pair_features import pair_vectorizer, shared_words, sides_of
 from headstart.text.read import Example
 from headstart.text.split import Labelled

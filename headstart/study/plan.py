@@ -24,16 +24,19 @@ from headstart.text.split import SELECTED_FROM, Labelled
 
 CONSTANT = ("majority", "constant")  # the same answer for every row
 PAIR_BASELINES = ("overlap", "first-only", "second-only")  # of text pairs, in pair_baselines.py
-BASELINES = (*CONSTANT, "tfidf", "static", "lexicon", *PAIR_BASELINES)  # arms without a transformer
+OF_TAGS = ("most-frequent-tag", "crf")  # arms for tags of words, in tag_baselines.py
+BASELINES = (*CONSTANT, "tfidf", "static", "lexicon", *PAIR_BASELINES, *OF_TAGS)  # arms without a transformer
+LINEAR = ("tfidf", "crf")  # the baseline that a transformer is measured by
 JOINED = ("hybrid", "stack")  # a base and TF-IDF, in joined.py: not fine-tuned themselves
-LINEAR = (*JOINED, "bi-encoder")  # a linear model on what a base makes of texts; no model is kept
+NO_MODEL = (*JOINED, "bi-encoder")  # a linear model on what a base makes of texts; no model is kept
 PAIRED_ARMS = (*PAIR_BASELINES, "bi-encoder")  # for pairs of texts alone
 NEEDS_NO_LABELS = ("lexicon", "zero-shot")  # one cell for all label counts
 PROMPTED_ARMS = ("prompt", "prompt:frozen", "prompt:lora")
 ONE_CLASS = ("lexicon", "contrastive", "stack", "zero-shot", *PROMPTED_ARMS)  # arms for rows with one class each
 SINGLE_TEXTS = ("lexicon", "contrastive", "zero-shot", *PROMPTED_ARMS)  # arms that read no pairs
+OF_TEXTS = ("majority", "tfidf", "static", "hybrid")  # arms that read a text as a whole
 TUNED = ("scratch", "frozen", "contrastive", "last:K", "lora", "full")
-ARMS = (*BASELINES, *TUNED, *LINEAR, "zero-shot", *PROMPTED_ARMS)
+ARMS = (*BASELINES, *TUNED, *NO_MODEL, "zero-shot", *PROMPTED_ARMS)
 ARM = "|".join(ARMS).replace("last:K", r"last:[1-9]\d*")
 # What an arm is without the one thing that it adds: TF-IDF, or labels.
 PARTNERS = {"hybrid": "frozen", "stack": "full", **dict.fromkeys(PROMPTED_ARMS, "zero-shot")}
@@ -170,7 +173,7 @@ class Arm:
     @property
     def fine_tuned(self) -> bool:
         """Whether its cells are runs, with a learning rate, a log and a receipt."""
-        return self.base is not None and self.kind not in (*LINEAR, *NEEDS_NO_LABELS)
+        return self.base is not None and self.kind not in (*NO_MODEL, *NEEDS_NO_LABELS)
 
     def varies(self, labels: int | None) -> bool:
         """Whether another seed could give another result: it draws the labels, and starts the weights that are trained."""

@@ -132,6 +132,7 @@ class ArmResult(Summary):
     clean: Score | None = None  # without those
     rate: float | None = None  # learning rate (of a logistic regression: C), where it was chosen
     confusion: list[list[Number]] = []  # summed over seeds; rows true, columns predicted
+    types: dict[str, float | None] = {}  # F1 of each type of entity, or of each tag
     cost: Cost = Cost()
 
     def measure(self, score: str) -> Summary | None:
@@ -205,6 +206,13 @@ class Disagreement(Part):
     text: str
     label: str
     said: dict[str, dict[str, int]]  # arm -> label -> seeds
+
+
+class TaggedRow(Part):
+    row: int
+    words: list[str]
+    tags: list[str]
+    said: dict[str, list[str]]  # by the first seed of each arm
 
 
 class Receipt(Part):
@@ -332,6 +340,7 @@ class Results(Found):
     curves: dict[str, Curves] = {}
     mistakes: dict[str, list[Mistake]] = {}
     disagreements: list[Disagreement] = []
+    tagged: list[TaggedRow] = []
     receipts: list[Receipt] = []
     pretraining: list[Pretraining] = []
     failures: list[Failure] = []

@@ -10,45 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headstart.quantities import counted, points, signed
-from headstart.study.plan import CONSTANT, JOINED, LINEAR, NEEDS_NO_LABELS, PARTNERS
+from headstart.study.arm_words import KINDS, PRETRAINED, SHORT, WORDS
+from headstart.study.plan import CONSTANT, JOINED, LINEAR, NEEDS_NO_LABELS, NO_MODEL, PARTNERS
 from headstart.study.results import ArmResult, Difference, Needed, Results
 
 MOST_WORDS = 120
 MOST_SEEDS, MOST_TIMES_THE_ROWS = 100, 100  # more than these is no advice
 GIVEAWAY = 0.05  # above a constant answer: what one text of a pair may show of the label without a word of caution
-PRETRAINED = ("prompt", "full", "last", "lora", "contrastive", "frozen", "zero-shot", "stack", "hybrid", "bi-encoder")
-KINDS = (
-    *PRETRAINED,
-    "scratch",
-    "static",
-    "lexicon",
-    "tfidf",
-    "overlap",
-    "second-only",
-    "first-only",
-    "majority",
-    "constant",
-)  # which arm of two is spoken of: the first here
-WORDS = {
-    "tfidf": "TF-IDF with logistic regression",
-    "static": "averaged word vectors with logistic regression",
-    "lexicon": "a sentiment lexicon (VADER)",
-    "overlap": "the words that both texts share",
-    "first-only": "the first text alone (TF-IDF)",
-    "second-only": "the second text alone (TF-IDF)",
-    "majority": "always predicting the majority class",
-    "constant": "always predicting the same",
-}
-SHORT = {
-    "tfidf": "TF-IDF",
-    "static": "averaging word vectors",
-    "lexicon": "a sentiment lexicon",
-    "overlap": "word overlap",
-    "first-only": "the first text alone",
-    "second-only": "the second text alone",
-    "majority": "the majority class",
-    "constant": "a constant answer",
-}
 
 
 @dataclass(frozen=True)
@@ -145,9 +113,9 @@ class _Study:
             said = (
                 f"No clear {'gain' if any(gap.sign for gap in asked) else 'difference'} from pretraining at {self.most}"
             )
-        linear = self._beside(told, "tfidf")
+        linear = self._beside(told, LINEAR)
         if linear and linear.sign < 0:
-            said += f"; {SHORT['tfidf']} is {'still ' if told.sign > 0 else ''}better"
+            said += f"; {SHORT[self.kinds[linear.b]]} is {'still ' if told.sign > 0 else ''}better"
         return said
 
     def sentences(self, lead: Gap) -> Iterator[tuple[int, str]]:
@@ -184,7 +152,7 @@ class _Study:
 
     def _beside_linear(self, lead: Gap) -> Iterator[tuple[int, str]]:
         """What the arm that leads is worth beside TF-IDF, where it has led by another comparison."""
-        gap = self._beside(lead, "tfidf")
+        gap = self._beside(lead, LINEAR)
         if gap and gap.sign < 0 < lead.sign:
             yield 0, f"{gap.a} is still {gap.size} below {self._name(gap.b)}"
         elif gap:
@@ -262,7 +230,7 @@ class _Study:
         """What to do with the labels that there are, where a prompt was among the arms."""
         if not any(self._prompted(name) for name in self.arms):
             return
-        best = max((arm for arm in self.arms.values() if self.kinds[arm.name] not in LINEAR), key=_mean)
+        best = max((arm for arm in self.arms.values() if self.kinds[arm.name] not in NO_MODEL), key=_mean)
         if not best.labels:
             yield 1, f"Next: use {best.name}; the mean of no arm that was trained on these labels is higher"
             return
@@ -357,9 +325,9 @@ class _Study:
         by_chance = [name for name in (gap.a, gap.b) if self.kinds[name] not in (*WORDS, *NEEDS_NO_LABELS)]
         return max((self.arms[name].seeds for name in by_chance), default=0)
 
-    def _beside(self, gap: Gap, kind: str) -> Gap | None:
+    def _beside(self, gap: Gap, kinds: Sequence[str]) -> Gap | None:
         """Another comparison of what `gap` speaks of, with a baseline."""
-        return next((g for g in self.here if g.a == gap.a and self.kinds[g.b] == kind and g != gap), None)
+        return next((g for g in self.here if g.a == gap.a and self.kinds[g.b] in kinds and g != gap), None)
 
     def _asks(self, gap: Gap) -> bool:
         """Whether the comparison is of pretraining with none."""

@@ -21,7 +21,8 @@ from headstart.hub.packs import get_pack, pack_folder
 from headstart.quantities import signed
 from headstart.runs.watch import Watch
 from headstart.schema import Frozen, merge, parse, read_toml
-from headstart.study.baselines import Baseline, lexicon, static, tfidf
+from headstart.study.baseline import Baseline
+from headstart.study.baselines import lexicon, static, tfidf
 from headstart.study.joined import fit_hybrid
 from headstart.study.lexicon import polarities
 from headstart.study.plan import StudyConfig

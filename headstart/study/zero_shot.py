@@ -11,7 +11,8 @@ from typing import Any
 from headstart.data import LabelledConfig
 from headstart.errors import ConfigError
 from headstart.prompts import CALIBRATED_ON, prompts_for
-from headstart.study.baselines import Baseline, write_cell
+from headstart.study.baseline import Baseline
+from headstart.study.baselines import write_cell
 from headstart.text.split import split_labelled
 
 

@@ -5,8 +5,9 @@ Labels come as the text of a table's cells. A target encodes them; N rows:
     classes, ordered classes  (N,)    numbers of classes
     several labels            (N, L)  0 or 1 for each label
     numbers                   (N,)    standardized by the training rows
+    tags of words             (N, W)  numbers of tags, -1 behind the last word
 
-Outputs are what a model gives for a row, (N, K): probabilities, or the one number. Answers are outputs decided, encoded as
+Outputs are what a model gives for a row, (N, K): probabilities, the one number, or decided tags. Answers are outputs decided, encoded as
 labels are.
 """
 
@@ -69,6 +70,18 @@ class Target(ABC):
         """The outputs (K,) that fit all of these rows best, were they the same for each."""
 
     # What follows has a default, for targets that have nothing to add.
+
+    @property
+    def measures(self) -> Sequence[str]:
+        """The keys of the scores that these labels have, out of `titles`."""
+        return list(self.titles)
+
+    def shown(self, answer: Any) -> str:
+        """An encoded label or answer in a cell of a table."""
+        written = self.written(answer)
+        if isinstance(written, float):
+            return f"{written:.3g}"
+        return written if isinstance(written, str) else ", ".join(written)
 
     @property
     def described(self) -> str:

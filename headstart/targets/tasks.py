@@ -12,9 +12,10 @@ from headstart.targets.classes import Classes
 from headstart.targets.labels import Labels
 from headstart.targets.numbers import Numbers
 from headstart.targets.ordered import Ordered
+from headstart.targets.tags import Tags
 from headstart.targets.target import Outputs, Target
 
-TARGETS: dict[Task, type[Target]] = {kind.task: kind for kind in (Classes, Labels, Numbers, Ordered)}
+TARGETS: dict[Task, type[Target]] = {kind.task: kind for kind in (Classes, Labels, Numbers, Ordered, Tags)}
 
 
 def target_of_model(task: Task, names: Sequence[str], thresholds: Sequence[float] = ()) -> Target:
@@ -26,6 +27,8 @@ def target_of_model(task: Task, names: Sequence[str], thresholds: Sequence[float
             return Numbers(0.0, 1.0)
         case "ordinal":
             return Ordered(tuple(names))
+        case "tag":
+            return Tags(tuple(names))
         case "classify":
             return Classes(tuple(names))
 
@@ -37,5 +40,5 @@ def outputs_of_logits(task: Task, logits: Outputs) -> Outputs:
             return np.asarray(1 / (1 + np.exp(-logits)))
         case "regression":
             return logits
-        case "classify" | "ordinal":  # of the latter they are log-probabilities
+        case "classify" | "ordinal" | "tag":  # of ordered classes they are log-probabilities
             return softmax(logits)

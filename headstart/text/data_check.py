@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 from headstart.config import TokenizerConfig
 from headstart.data import Unit
+from headstart.targets.tags import Tags
 from headstart.text import hygiene
 from headstart.text.files import PLAIN, Reading
 from headstart.text.read import read_examples, unlabelled
+from headstart.text.tagged import is_tagged
 from headstart.text.tokenizer import tokenizer_for
 
 
@@ -23,7 +25,9 @@ def check_data(
 ) -> hygiene.HygieneReport:
     """Rows, labels, lengths, duplicates and leaks of files, which stand under the names of their parts."""
     parts = {name: read_examples(path, unit, text_column, label_column, reading) for name, path in paths.items()}
-    report = hygiene.check(parts)
+    tagged = all(is_tagged(path, text_column, label_column, reading) for path in paths.values())
+    labels = [example.label for examples in parts.values() for example in examples]
+    report = hygiene.check(parts, Tags.of(labels) if tagged else None)
     report["reading"] = reading.facts()
     if tokenizer:
         first = [example.text for example in next(iter(parts.values()))]

@@ -21,6 +21,7 @@ from headstart.text.classes import spellings
 from headstart.text.files import PLAIN, STRETCH, Reading, check_file, is_blank, lines, read_text
 from headstart.text.separated import SEPARATORS, Header
 from headstart.text.tables import TABLES, Wanted, find_column, first_few, header_of, is_table, read_columns
+from headstart.text.tagged import is_tagged, read_tagged
 from headstart.text.text_pair import lacks_text, text_of, wanted_texts
 from headstart.text.visible import is_whole
 
@@ -85,6 +86,13 @@ def read_labelled(
     files = _arrow_files(path) or [path]
     if os.path.isdir(files[0]):  # Path.is_dir raises for a name that is too long
         return _tidied(path, _read_label_folders(path, reading), reading, known)
+    task = reading.how.task if isinstance(reading.how, LabelledConfig) else "auto"
+    if task in ("auto", "tag"):
+        tagged = read_tagged(path, text_column, label_column, reading, must=task == "tag")
+        if tagged is not None:
+            if not tagged:
+                raise DataError(f"{path}: no sentences in it.", "DATA_EMPTY")
+            return _without_blank(path, [Example(*row) for row in tagged], reading)
     if not is_table(files[0]):
         hint = _unknown_table(path, reading)  # reads it, and says so if it is no text at all
         raise DataError(
@@ -238,6 +246,8 @@ def _unknown_table(path: Path, reading: Reading) -> str | None:
 
 def _has_labels(path: Path, reading: Reading) -> bool:
     table = next(iter(_arrow_files(path)), path)
+    if is_tagged(table, None, None, reading):
+        return True
     if not is_table(table):
         return False
     header = header_of(table, reading)
@@ -247,16 +257,21 @@ def _has_labels(path: Path, reading: Reading) -> bool:
 
 def _tidied(path: Path, examples: list[Example], reading: Reading, known: Sequence[str]) -> list[Example]:
     """Rows without the blank ones, and with one spelling of each label, as far as `reading` asks for it."""
-    how = reading.how
-    if isinstance(how, LabelledConfig) and how.skip_blank:
-        kept = [example for example in examples if not lacks_text(example.text) and not is_blank(example.label)]
-        reading.skipped(str(path), len(examples) - len(kept))
-        examples = kept or examples  # where all are blank, they are reported as blank
+    how, examples = reading.how, _without_blank(path, examples, reading)
     if isinstance(how, LabelledConfig) and how.clean_labels:
         right = spellings((e.label for e in examples if not is_blank(e.label)), known)
         changed = Counter(e.label for e in examples if e.label in right)
         reading.respelled(str(path), {label: (right[label], rows) for label, rows in changed.items()})
         examples = [Example(e.text, right.get(e.label, e.label)) for e in examples]
+    return examples
+
+
+def _without_blank(path: Path, examples: list[Example], reading: Reading) -> list[Example]:
+    how = reading.how
+    if isinstance(how, LabelledConfig) and how.skip_blank:
+        kept = [example for example in examples if not lacks_text(example.text) and not is_blank(example.label)]
+        reading.skipped(str(path), len(examples) - len(kept))
+        examples = kept or examples  # where all are blank, they are reported as blank
     return examples
 
 

@@ -21,12 +21,14 @@ from headstart.targets.classes import Classes
 from headstart.targets.labels import Labels, labels_in
 from headstart.targets.numbers import Numbers, number_in
 from headstart.targets.ordered import Ordered, in_order
+from headstart.targets.tags import Tags
 from headstart.targets.target import Target
 from headstart.text.classes import found_task, not_classes
 from headstart.text.duplicates import normal
 from headstart.text.files import PLAIN, Reading, is_blank
 from headstart.text.hygiene import HygieneReport, check
 from headstart.text.read import Example, label_column_of, read_corpus, read_labelled, refuse_blank
+from headstart.text.tagged import is_tagged
 from headstart.text.text_pair import is_paired, together
 
 T = TypeVar("T")
@@ -97,13 +99,7 @@ class Labelled:
             if len(truth)
         }
         written = target.written(answer[0])
-        shown = (
-            f"{written:.4g}"
-            if isinstance(written, float)
-            else written
-            if isinstance(written, str)
-            else ", ".join(written)
-        )
+        shown = f"{written:.4g}" if isinstance(written, float) else target.shown(answer[0])
         return {"label": shown or "(no label)", **scored}
 
     def parts(self) -> dict[str, list[Example]]:
@@ -170,7 +166,9 @@ def split_labelled(cfg: LabelledConfig) -> Labelled:
     if not cfg.valid:
         train, valid = _stratified(train, cfg.valid_fraction, cfg.split_seed + 1, _target(task, train, separator))
     made_here = [e for rows, given in ((valid, cfg.valid), (test, cfg.test)) if not given for e in rows]
-    target = _target(task, [*train, *made_here] if task in ("multilabel", "ordinal") else train, separator)
+    target = _target(task, [*train, *made_here] if task in ("multilabel", "ordinal", "tag") else train, separator)
+    if isinstance(target, Tags):
+        target = _with_held_out(target, valid, test, reading)
     labels = list(target.names) if train else []
     if len(labels) < (1 if task in ("multilabel", "regression") else 2):
         only = f"only the label '{labels[0]}'" if labels else "no rows"
@@ -204,8 +202,20 @@ def must_agree(*parts: Sequence[Example]) -> None:
         )
 
 
+def _with_held_out(target: Tags, valid: Sequence[Example], test: Sequence[Example], reading: Reading) -> Tags:
+    """Wide enough for all rows, and with the tags of held-out rows that no training row has: no reason to score nothing."""
+    held_out = [e.label for e in (*valid, *test)]
+    if strange := target.strange(held_out):
+        told = ", ".join(map(repr, strange[:MOST_SHOWN]))
+        reading.note("tags", f"No training row has the tags {told} of held-out rows: they count as mistakes.")
+    names = tuple(sorted({*target.names, *strange}))
+    return replace(target, names=names).wide_enough(held_out)
+
+
 def _task_of(cfg: LabelledConfig, rows: Sequence[Example], reading: Reading) -> tuple[Task, str]:
     """The task that the settings name, or that the training labels show; and the separator of several labels."""
+    if cfg.task == "tag" or (cfg.task == "auto" and is_tagged(cfg.train, cfg.text_column, cfg.label_column, reading)):
+        return "tag", ""
     counts = Counter(e.label for e in rows if not is_blank(e.label))
     found, separator = found_task(counts, label_column_of(cfg.train, cfg.label_column, reading))
     if cfg.task == "auto" and not cfg.any_labels and found == "classify" and (why := not_classes(counts)):
@@ -227,6 +237,8 @@ def _target(task: Task, rows: Sequence[Example], separator: str) -> Target:
             return Numbers.of(labels)
         case "ordinal":
             return Ordered(in_order(labels))
+        case "tag":
+            return Tags.of(labels)
         case "classify":
             return Classes(tuple(sorted(set(labels))))
 
@@ -237,6 +249,8 @@ def must_be_readable(path: str, rows: Sequence[Example], task: Task, separator: 
         label = example.label
         if task in ("regression", "ordinal") and number_in(label) is None:
             raise DataError(f"{path}, row {row}: the label '{label[:40]}' is no number, which --task {task} needs.", "DATA_LABEL")  # fmt: skip
+        if task == "tag" and (words := example.text.count(" ") + 1) != (tags := label.count(" ") + 1):
+            raise DataError(f"{path}, row {row}: {words} words and {tags} tags, which --task tag needs one of each word.", "DATA_LABEL")  # fmt: skip
         if task == "multilabel":
             try:
                 labels_in(label, separator)

@@ -163,6 +163,13 @@ class Tokenizer:
             raise DataError("A text holds bytes that are no characters. Is it UTF-8?", "DATA_ENCODING") from None
         return TokenRows(np.asarray(ids), np.asarray(starts))
 
+    def encode_with_ends(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[int]]]:
+        """Of each text the bare tokens, and the character behind the last one of each token."""
+        for i in range(0, len(texts), PIECES_AT_ONCE):
+            with _library():
+                encoded = self.backend.encode_batch(list(texts[i : i + PIECES_AT_ONCE]), add_special_tokens=False)
+            yield from ((found.ids, [end for _, end in found.offsets]) for found in encoded)
+
     def _batches(self, texts: Sequence[str]) -> Iterator[list[tuple[str, bool, bool]]]:
         """Pieces of texts, each with whether it begins and whether it ends one.
 

@@ -92,7 +92,11 @@ def _theirs(saved: Saved, name: str) -> tuple[dict[str, Any], Tensors]:
         )
     described = {key: value for key, value in describe_model(saved).items() if key != "headstart"}
     tensors = to_disk(weights(saved.model), cfg)
-    if spec.kind == "classify":
+    if spec.task == "tag":
+        head, linear = "ForTokenClassification", KINDS[model_type].head["head.linear"]
+        theirs = "score" if causal and model_type != "gpt2" else "classifier"
+        tensors = {f"{theirs}{key.removeprefix(linear)}" if key.startswith(linear) else key: t for key, t in tensors.items()}  # fmt: skip
+    elif spec.kind == "classify":
         head = "ForSequenceClassification"
         if spec.prompt and not causal:
             raise ModelError(
@@ -234,7 +238,10 @@ def _difference(folder: Path, saved: Saved) -> float:
         ) from None
     transformers.utils.logging.disable_progress_bar()  # it takes a moment
     described = json.loads((folder / "config.json").read_text("utf-8"))
-    theirs = getattr(transformers, described["architectures"][0]).from_pretrained(folder).eval()
+    name = described["architectures"][0]
+    if not hasattr(transformers, name):
+        raise ModelError(f"transformers has no class {name}. Use export --to onnx.")
+    theirs = getattr(transformers, name).from_pretrained(folder).eval()
     random, most = torch.Generator().manual_seed(0), min(saved.config.context, 64)
     special = (saved.tokenizer.pad, saved.tokenizer.start, saved.tokenizer.end)
     plain = torch.tensor([i for i in range(saved.tokenizer.size) if i not in special])
@@ -247,7 +254,7 @@ def _difference(folder: Path, saved: Saved) -> float:
     if separator is not None:
         given["token_type_ids"] = token_types(ids, separator)
     ours, found = saved.model(ids, mask), theirs(input_ids=ids, attention_mask=mask.long(), **given).logits
-    counted = mask if saved.head.kind == "language" else slice(None)
+    counted = mask if saved.head.kind == "language" or saved.head.task == "tag" else slice(None)
     difference = float((ours[counted] - found[counted]).abs().max())
     if difference > ALLOWED:
         raise ModelError(f"The exported model gives other logits (by {difference:.2g}). Please report this.")
@@ -257,8 +264,16 @@ def _difference(folder: Path, saved: Saved) -> float:
 def card(run: Run, saved: Saved, made: str) -> str:
     """The model card: what it is, what it was trained on, how it scored, and what was taken over."""
     result, data = run.read_json("result.json"), run.read_json("data.json")
-    classifier = saved.head.kind == "classify"
-    task = "text-classification" if classifier else "text-generation" if saved.config.causal else "fill-mask"
+    classifier, tags = saved.head.kind == "classify", saved.head.task == "tag"
+    task = (
+        "token-classification"
+        if tags
+        else "text-classification"
+        if classifier
+        else "text-generation"
+        if saved.config.causal
+        else "fill-mask"
+    )
     with complaints(run.path / "model"):
         readme = read_regular(run.path / "model" / "README.md").decode().strip()
     files = "\n".join(f"- {named(f['file'])}, SHA-256 {plain(f['sha256'])}" for f in data["files"])
@@ -267,7 +282,12 @@ def card(run: Run, saved: Saved, made: str) -> str:
         f"It opens as `{made}` of transformers, with the logits it has in Headstart.",
         f"## Data\n\n{files}",
     ]
-    if classifier:
+    if tags:
+        parts[1] += (
+            " It was trained on words with one space between them, punctuation marks too, and tags the first token of each; give its "
+            f'pipeline `aggregation_strategy="first"`. It reads {saved.config.context} tokens; Headstart reads longer texts in parts.'
+        )
+    elif classifier:
         parts[1] += (
             f" Give its pipeline `truncation=True`: longer texts are then cut to {saved.config.context} tokens, as in Headstart; "
             "without it, transformers does not cut, and fails on them.\n\n"
@@ -275,6 +295,7 @@ def card(run: Run, saved: Saved, made: str) -> str:
             "A dense layer in its head passes on what it gets, and was not trained: to train this model further, go "
             "back to the run."
         )
+    if classifier:
         parts.append(f"## Scores\n\n{_scores(result)}")
         receipt = run.read_json("receipt.json")
         counts = ", ".join(f"{len(receipt[key])} {key}" for key in ("copied", "new", "frozen"))
@@ -287,8 +308,8 @@ def card(run: Run, saved: Saved, made: str) -> str:
 
 def _scores(result: Mapping[str, Any]) -> str:
     if (task := result.get("task", "classify")) != "classify":
-        titles = TARGETS[task].titles
         parts = [(name, result[name]) for name in ("valid", "test") if result.get(name)]
+        titles = {key: title for key, title in TARGETS[task].titles.items() if all(key in s for _, s in parts)}
         cells = "\n".join(
             f"| {name}, {s['rows']} | " + " | ".join(f"{s.get(key, 0):.4f}" for key in titles) + " |"
             for name, s in parts

@@ -66,7 +66,12 @@ class Inspector:
         if isinstance(config, TranslateConfig):
             raise ModelError(f"{path} is a translator: inspect_translation shows where it looked.")
         boundaries = config.data.boundaries if isinstance(config, PretrainConfig) else True
-        return cls(read_model(run.path / "model"), str(path), boundaries)
+        saved = read_model(run.path / "model")
+        if saved.head.task == "tag":
+            from headstart.use.inspect_tags import TagInspector  # which is made of this class
+
+            return TagInspector(saved, str(path))
+        return cls(saved, str(path), boundaries)
 
     def inspect(
         self,

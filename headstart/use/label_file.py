@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +16,9 @@ import numpy as np
 from headstart.errors import UserError
 from headstart.runs.disk import draft_file
 from headstart.runs.watch import Watch
+from headstart.strict_json import to_json
 from headstart.targets.classes import Classes
+from headstart.targets.tags import Tags
 from headstart.targets.target import Target
 from headstart.tasks.calibration import label_set
 from headstart.text.files import PLAIN, Reading
@@ -34,6 +36,8 @@ class Classifier(Protocol):
 
     def probabilities(self, texts: Sequence[str]) -> list[list[float]]: ...
 
+    def predict(self, texts: Sequence[str]) -> Sequence[Mapping[str, Any]]: ...
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -44,7 +48,9 @@ class Columns:
     doubt: Doubt = field(default_factory=Doubt)
 
     def added(self, target: Target) -> Added:
-        """Their names, and what they hold."""
+        """Their names, and what they hold; entities and tags of words are lists."""
+        if isinstance(target, Tags):
+            return {f"{self.prefix}{'entities' if target.of_entities else 'tags'}": str}
         number = target.task == "regression"
         names: dict[str, type] = {"label": float} if number else {"label": str, "probability": float}
         if self.doubt.largest is not None:
@@ -112,9 +118,13 @@ def label_file(
         closing(writer_of(form, draft, source, scan, added)) as writer,
     ):
         for chunk in stream.chunks(scan):
-            values = list(map(partial(columns.values, model.target), _probabilities(model, chunk.texts)))
+            if isinstance(model.target, Tags):
+                values, counted = _tagged(model, chunk.texts, form)
+                found.update(counted)
+            else:
+                values = list(map(partial(columns.values, model.target), _probabilities(model, chunk.texts)))
+                found.update(str(label) for label, *_ in values if label is not None and not isinstance(label, float))
             writer.write(chunk, values)
-            found.update(str(label) for label, *_ in values if label is not None and not isinstance(label, float))
             unsure += sum(label is None for label, *_ in values)
             done += len(values)
             watch.reach(done, "rows")
@@ -126,6 +136,18 @@ def label_file(
         "abstained": abstained,
         "labels": dict(sorted(found.items())),
     }
+
+
+def _tagged(model: Classifier, texts: Sequence[str], form: str) -> tuple[list[list[Any]], Counter[str]]:
+    """The entities or tags of each text, as JSON where a column has one type; and how many there are of each."""
+    assert isinstance(model.target, Tags)
+    records = model.predict([text for text in texts if not lacks_text(text)])
+    of_entities = model.target.of_entities
+    counts = Counter(x["label"] for r in records for x in r["entities"]) if of_entities else Counter(t for r in records for t in r["label"])  # fmt: skip
+    cells = iter(record["entities" if of_entities else "label"] for record in records)
+    values = [None if lacks_text(text) else next(cells) for text in texts]
+    whole = form not in (".parquet", ".arrow")
+    return [[value if whole or value is None else to_json(value)] for value in values], counts
 
 
 def _probabilities(model: Classifier, texts: Sequence[str]) -> list[list[float] | None]:

@@ -88,6 +88,10 @@ class OnnxClassifier:
             raise ModelError(f"{file}: not an ONNX model that can be read ({first_line(error)}).") from None
         if not facts["labels"]:
             raise ModelError(f"{file} holds a language model, which has no labels.")
+        if facts["task"] == "tag":
+            from headstart.use.onnx_tag import OnnxTagger  # which is made of this class
+
+            return OnnxTagger(session, tokenizer, facts, file)
         return cls(session, tokenizer, facts, file)
 
     def probabilities(self, texts: Sequence[str]) -> list[list[float]]:
@@ -123,7 +127,8 @@ class OnnxClassifier:
             logits = self.session.run(["logits"], {"ids": ids, "mask": mask})[0]
         except Exception as error:  # such as an id that the model has no row for
             raise ModelError(f"{self.file}: the model and its metadata do not fit ({first_line(error)}).") from None
-        if np.shape(logits) != (len(rows), len(self.labels)) or not np.isfinite(logits).all():
+        per_token = (longest,) if self.facts["task"] == "tag" else ()
+        if np.shape(logits) != (len(rows), *per_token, len(self.labels)) or not np.isfinite(logits).all():
             raise ModelError(f"{self.file}: the model does not give one finite number for each of its labels.")
         return logits
 

@@ -45,6 +45,12 @@ def main(file: str, texts: list[str]) -> None:
     for text, row, scores in zip(texts, rows, logits, strict=True):
         if facts.get("task") == "regression":
             print(f"{scores[0]:.4f}\t{text}")
+        elif facts.get("task") == "tag":  # of each word, the tag of its first token
+            ends = [end for _, end in tokenizer.encode(text, add_special_tokens=False).offsets]
+            begins = np.cumsum([0, *(len(word) + 1 for word in text.split(" ")[:-1])])
+            starts = np.searchsorted(ends, begins, side="right") + len(before)
+            tags = [facts["labels"][int(scores[min(i, len(row) - 1)].argmax())] for i in starts]
+            print(" ".join(f"{word}/{tag}" for word, tag in zip(text.split(" "), tags, strict=True)))
         elif facts.get("task") == "multilabel":
             probabilities, least = 1 / (1 + np.exp(-scores)), facts["thresholds"] or [0.5] * len(scores)
             found = zip(facts["labels"], probabilities, least, strict=True)

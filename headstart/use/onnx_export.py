@@ -94,9 +94,12 @@ def rows_to_score(
     run: str | Path, data: str | Path, text_column: str | None, label_column: str | None
 ) -> list[Example]:
     """Labelled rows for 8 bits, refused before anything is written if the model in `run` cannot know them."""
-    labels = read_model(Run.open(run).path / "model").head.labels
+    head = read_model(Run.open(run).path / "model").head
+    labels = head.labels
     if not labels:
         raise UserError("--int8 is scored on labelled rows, so it is for classifiers.")
+    if head.task == "tag":
+        raise UserError(f"--int8 is scored by accuracy; the task of {run} is {head.task}.")
     return known_rows(read_labelled(data, text_column, label_column), Classes(labels), data)
 
 
@@ -189,7 +192,7 @@ def _difference(file: Path, saved: Saved) -> float:
     largest = 0.0
     for ids, mask in (_rows(saved), tuple(t[1:2, :2] for t in _rows(saved))):  # other numbers of texts and tokens
         found = session.run(["logits"], {"ids": ids.numpy(), "mask": mask.numpy()})[0]
-        counted = mask if saved.head.kind == "language" else slice(None)
+        counted = mask if saved.head.kind == "language" or saved.head.task == "tag" else slice(None)
         largest = max(largest, float((saved.model(ids, mask)[counted] - torch.from_numpy(found)[counted]).abs().max()))
     if largest > ALLOWED:
         raise ModelError(f"The exported file gives other logits (by {largest:.2g}). Please report this.")

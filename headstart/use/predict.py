@@ -58,7 +58,12 @@ class LoadedClassifier:
     def load(cls, run: str | Path) -> LoadedClassifier:
         found = Run.open(run)
         must_be(found.config, FinetuneConfig, run)
-        return cls(read_model(found.path / "model"))
+        saved = read_model(found.path / "model")
+        if saved.head.task == "tag":
+            from headstart.use.tag import LoadedTagger  # which is made of this class
+
+            return LoadedTagger(saved)
+        return cls(saved)
 
     def probabilities(self, texts: Sequence[str]) -> list[list[float]]:
         """One row per text, one column per label."""

@@ -59,6 +59,25 @@ def test_a_number_is_its_own_score(client_of: Callable[..., TestClient], tmp_pat
     ]
 
 
+def test_a_tagger_gives_the_tag_of_each_word(client_of: Callable[..., TestClient], tmp_path: Path) -> None:
+    rows = [{"tokens": ["the", "soup", str(i)], "tags": ["O", "B-DISH", "O"]} for i in range(60)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    small = {
+        "base": "bert",
+        "init": "scratch",
+        "epochs": 1,
+        "model": {"preset": "bert", "size": "nano"},
+        "tokenizer": {"kind": "word"},
+    }
+    data, train = {"train": str(tmp_path / "rows.jsonl")}, {"tensorboard": False}
+    finetune(parse(FinetuneConfig, {**small, "data": data, "train": train}), tmp_path / "runs" / "tags")
+    (ours,) = LoadedClassifier.load(tmp_path / "runs" / "tags").predict(["the soup, please"])
+    client = client_of(tmp_path / "runs")
+    scored = client.post("/predict", json={"inputs": "the soup, please"}).json()
+    assert [each["label"] for each in scored] == ours["label"]
+    assert client.post("/invocations", json={"inputs": ["the soup, please"]}).json()["predictions"] == [ours["label"]]
+
+
 @pytest.mark.parametrize("inputs", ["", "  ", ["a", ""], [["a", "b"]], [], None, 5, [5]])
 def test_blank_texts_pairs_and_other_things_are_refused(shared: TestClient, inputs: Any) -> None:
     assert shared.post("/predict", json={"inputs": inputs}).status_code == 422
