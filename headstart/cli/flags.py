@@ -25,34 +25,11 @@ DECODE = ("translate apply", "translate evaluate")
 EMBED, CLUSTER = ("embed",), ("cluster",)
 SEARCH = ("search",)
 AUDIT = ("audit",)
-TABLES = (
-    *FINETUNE,
-    *COMPARE,
-    *WHICH,
-    *AUDIT,
-    "evaluate",
-    "inspect",
-    "export",
-    "data check",
-    "data table",
-)  # with a column of labels
+TABLES = (*FINETUNE, *COMPARE, *WHICH, *AUDIT, "evaluate", "inspect", "export", "data check", "data table")  # fmt: skip  # with a column of labels
 FILES = (*TRAIN, *COMPARE, *WHICH, *AUDIT, *EMBED, *CLUSTER, *SEARCH, "predict", "evaluate", "inspect", "translate evaluate", "match evaluate", "data check", "data table")  # fmt: skip
 OPENS = (*PRETRAIN, *FINETUNE, *MATCH, *COMPARE, *WHICH, *TOWERS, *DECODE, *EMBED, *CLUSTER, *AUDIT, "export", "inspect", "generate", "predict", "evaluate", "params", "search", "match evaluate", "match classify")  # fmt: skip
 PNG, SVG, HTML = (".png",), (".svg",), (".html", ".htm")
-BARS = (
-    *TRAIN,
-    *STUDIES,
-    *WHICH,
-    *EMBED,
-    *CLUSTER,
-    *AUDIT,
-    "demo",
-    "predict",
-    "search",
-    "match evaluate",
-    "match classify",
-    "lab run",
-)
+BARS = (*TRAIN, *STUDIES, *WHICH, *EMBED, *CLUSTER, *AUDIT, "demo", "predict", "search", "match evaluate", "match classify", "lab run")  # fmt: skip
 EVERY = (*FILES, *OPENS, *BARS, "runs", "serve", "report", "data list", "data get", "lab list", "lab table")
 RUNS = ("export", "inspect", "generate", "predict", "evaluate", "match evaluate", "match classify", *DECODE)  # fmt: skip
 
@@ -257,7 +234,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--beam", "Beam size of the scores at the end. [default: 1]", TRANSLATE, "beam", int),
         Flag("--seed", "Seed of everything random. [default: 0]", TRAIN, "train.seed", int),
         Flag("--device", "cpu, cuda, mps. [default: cpu]", (*TRAIN, *TOWERS), "train.device"),
-        Flag("--threads", "CPU threads. [default: what torch chooses]", (*TRAIN, *GRID, *TOWERS), "train.threads", int),
+        Flag("--threads", "CPU threads of a process. [default: what torch chooses; of several processes, its share of the cores]",
+             (*TRAIN, *GRID, *TOWERS), "train.threads", int),
+        Flag("--processes", "Processes that share the micro-batches of a step, at most train.accumulate. [default: 1]", TRAIN, kind=int, least=1),
     ),
     "Decoding": (
         Flag("--tokens", "Maximum tokens to generate.", ("generate",), kind=int, default=40, least=1),

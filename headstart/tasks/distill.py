@@ -19,7 +19,7 @@ from headstart.config import PretrainConfig
 from headstart.errors import ConfigError
 from headstart.models.heads import Model, VectorHead, mean_real
 from headstart.tasks.language import LanguageText
-from headstart.text.batch import Batch, Ids, Rng, blocks, pad
+from headstart.text.batch import Batch, Ids, Rng, blocks, each, pad
 from headstart.text.tokenizer import Tokenizer, rows_to_read
 
 SHORTEST = 16  # tokens of a piece of text
@@ -55,12 +55,16 @@ class Distill:
     def evaluate(self, model: Model, batches: Iterable[Batch]) -> DistillScores:
         """The loss, and how near the two vectors of a text are: the mean cosine."""
         assert isinstance(model.head, VectorHead)
-        loss = near = texts = 0.0
-        for batch in batches:
+        head = model.head
+
+        def measure(batch: Batch) -> tuple[float, float, float]:
             features = model.features(batch.ids, batch.mask)
-            loss += float(model.head.loss(features, batch.target)[0])
-            near += float((model.head.logits(features) * batch.target).sum())
-            texts += len(batch.target)
+            near = float((head.logits(features) * batch.target).sum())
+            return float(head.loss(features, batch.target)[0]), near, len(batch.target)
+
+        loss = near = texts = 0.0
+        for more in each(measure, batches):
+            loss, near, texts = loss + float(more[0]), near + float(more[1]), texts + float(more[2])
         return {"loss": loss / texts, "similarity": near / texts}
 
     def rank(self, scores: Mapping[str, Any]) -> tuple[float, ...]:
@@ -79,7 +83,7 @@ class TaughtText(LanguageText):
         self.teacher = teacher
         self.taught: dict[int, list[Batch]] = {}  # by about how many tokens are measured
 
-    def measured(self, most: int | None = None) -> Iterable[Batch]:
+    def measured(self, most: int | None = None) -> Sequence[Batch]:
         """The teacher, who is slow, is asked once."""
         tokens = len(self.rows.ids) if most is None else min(most, len(self.rows.ids))
         if tokens not in self.taught:
