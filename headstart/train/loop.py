@@ -178,13 +178,12 @@ def gradients(
     processes: Processes = ALL,
 ) -> dict[str, float]:
     """The gradients of the next step, accumulated over `accumulate` batches, divided by their total count and clipped."""
-    model.train()
     model.zero_grad()  # a skipped step leaves its gradients
 
     def backward(micro: int) -> Micro:
         torch.manual_seed(_seed(cfg.seed, now.step, micro))
         batch = batches(now.step * cfg.accumulate + micro).to(cfg.device)
-        loss, counted = task.loss(model, batch)
+        loss, counted = task.loss(model.train(), batch)  # a frozen base that reads the rows now has turned dropout off
         loss.backward()
         return float(loss.detach()), counted, batch.tokens
 

@@ -136,6 +136,7 @@ class Group(Processes):
         self._sum(facts)  # each row has one process that is not 0: any order gives the same
         self._sum(touched)
         sums.give(free, touched)
+        self._continue_after((micros - 1) % self.place.count)
         return [(loss, count, int(tokens)) for loss, count, tokens in facts.tolist()]
 
     def map(self, measure: Callable[[B], R], batches: Sequence[B], between: Callable[[], None]) -> Iterator[R]:
@@ -155,6 +156,13 @@ class Group(Processes):
     def _unpacked(self, data: Tensor) -> Any:
         found = sorted(load(data.numpy().tobytes()).items())
         return tuple(float(t) if name.endswith(NUMBER) else t.to(self._device) for name, t in found)
+
+    def _continue_after(self, rank: int) -> None:
+        """Random numbers that are drawn after a step go on where one process would: after the last micro-batch."""
+        state = torch.get_rng_state()
+        with self._talking():
+            dist.broadcast(state, rank)
+        torch.set_rng_state(state)
 
     def _gathered(self, tensor: Tensor) -> list[Tensor]:
         found = [torch.empty_like(tensor) for _ in range(self.place.count)]
