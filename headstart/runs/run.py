@@ -236,7 +236,7 @@ class Run:
             )
         self.write_json("data.json", {"files": kept["files"], **facts})
 
-    def note_processes(self, count: int, gradients: str) -> dict[str, Any]:
+    def note_processes(self, count: int, gradients: str) -> Mapping[str, int | str]:
         """Keep how many processes train it, and how their gradients are added: only one way gives the same bits on any number."""
         env = self.read_json("env.json")
         now = {"processes": count, "gradients": gradients}

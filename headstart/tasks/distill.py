@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypedDict
 
 import numpy as np
@@ -19,7 +20,7 @@ from headstart.config import PretrainConfig
 from headstart.errors import ConfigError
 from headstart.models.heads import Model, VectorHead, mean_real
 from headstart.tasks.language import LanguageText
-from headstart.text.batch import Batch, Ids, Rng, blocks, each, pad
+from headstart.text.batch import Batch, Ids, Lazy, Rng, blocks, each, pad
 from headstart.text.tokenizer import Tokenizer, rows_to_read
 
 SHORTEST = 16  # tokens of a piece of text
@@ -81,13 +82,14 @@ class TaughtText(LanguageText):
                 "A piece of text to be taught has a start, an end and a token between: --context 3, or more."
             )
         self.teacher = teacher
-        self.taught: dict[int, list[Batch]] = {}  # by about how many tokens are measured
+        self.taught: dict[int, Sequence[Batch]] = {}  # by about how many tokens are measured
 
     def measured(self, most: int | None = None) -> Sequence[Batch]:
-        """The teacher, who is slow, is asked once."""
+        """The teacher, who is slow, is asked once of each batch."""
         tokens = len(self.rows.ids) if most is None else min(most, len(self.rows.ids))
         if tokens not in self.taught:
-            self.taught[tokens] = list(super().measured(tokens))
+            batches = super().measured(tokens)
+            self.taught[tokens] = Lazy(len(batches), cache(batches.__getitem__))
         return self.taught[tokens]
 
     def _collate(self, rows: Sequence[Ids], rng: Rng) -> Batch:
