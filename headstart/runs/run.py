@@ -239,7 +239,7 @@ class Run:
     def note_processes(self, count: int, gradients: str) -> Mapping[str, int | str]:
         """Keep how many processes train it, and how their gradients are added: only one way gives the same bits on any number."""
         env = self.read_json("env.json")
-        now = {"processes": count, "gradients": gradients}
+        now: dict[str, int | str] = {"processes": count, "gradients": gradients}
         before = {"processes": env.get("processes", 1), "gradients": env.get("gradients", "ordered")}
         if now == before:
             return now if count > 1 else {}

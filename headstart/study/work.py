@@ -73,8 +73,9 @@ class LeasedCells(Cells):
 
 
 def _stop() -> None:
-    """Training that another worker has taken over saves its state and ends."""
-    os.kill(os.getpid(), signal.SIGTERM)
+    """Training that another worker has taken over saves its state and ends; what is no training may come to its end."""
+    if signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def work(out: Path, watch: Watch, beat: float = BEAT) -> None:
