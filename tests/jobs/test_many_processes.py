@@ -49,8 +49,16 @@ def finish(folder: Path, name: str) -> str:
     return hashlib.sha256((folder / name / "model" / "model.safetensors").read_bytes()).hexdigest()
 
 
-def start(folder: Path, name: str, processes: int) -> subprocess.Popen[str]:
-    words = [*JOB, "--out", name, "--processes", str(processes), *(["--resume"] if (folder / name).exists() else [])]
+def start(folder: Path, name: str, processes: int, *more: str) -> subprocess.Popen[str]:
+    words = [
+        *JOB,
+        *more,
+        "--out",
+        name,
+        "--processes",
+        str(processes),
+        *(["--resume"] if (folder / name).exists() else []),
+    ]
     return subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", "headstart", *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )  # fmt: skip
@@ -91,7 +99,7 @@ def test_a_killed_process_ends_the_job_which_goes_on_with_any_number(folder: Pat
 
 
 def test_a_signal_saves_everything_first(folder: Path, whole: str) -> None:
-    process = start(folder, "stopped", 2)
+    process = start(folder, "stopped", 2, "--set", "train.checkpoint_every=1000")  # so that only the signal saves
     wait_for_line(process, folder / "stopped" / "log.jsonl", 15)
     process.send_signal(signal.SIGTERM)
     _, told = process.communicate(timeout=60)
@@ -99,7 +107,7 @@ def test_a_signal_saves_everything_first(folder: Path, whole: str) -> None:
     assert told.count("error[") == 1
     assert "--resume" in told
     kept = [int(path.name.removeprefix("step-")) for path in (folder / "stopped" / "checkpoints").iterdir()]
-    assert max(kept) % 7, f"only the signal saves at such a step: {kept}"
+    assert max(kept) > 5
     assert finish(folder, "stopped") == whole
 
 
