@@ -30,6 +30,7 @@ from headstart.shapes import (
 
 Objective = Literal["causal", "masked", "distill"]
 Long = Literal["truncate", "window"]
+Gradients = Literal["auto", "ordered", "all-reduce"]
 ClassScore = Literal["accuracy", "macro_f1"]
 TaskScore = Literal["accuracy", "macro_f1", "f1", "r2", "mae", "rmse", "spearman", "kappa"]
 FEW_STEPS = 200  # at least, where labels are so few that ten epochs would be ten steps
@@ -50,7 +51,10 @@ class TrainConfig(Frozen):
 
     steps: int = Field(2000, ge=0)  # optimizer steps; 0 when fine-tuning: as many as the epochs need
     batch_size: int = Field(32, ge=1)  # examples per forward pass
-    accumulate: int = Field(1, ge=1)  # gradient accumulation: forward passes per step
+    accumulate: int = Field(1, ge=1)  # gradient accumulation: micro-batches per step; processes share them
+    gradients: Gradients = (
+        "auto"  # of several processes: ordered (the same bits on any number) or all-reduce; auto: by size
+    )
     lr: float = Field(1e-3, ge=0)  # peak; 0 when fine-tuning: the default of the base
     layer_decay: float = Field(1.0, gt=0, le=1)  # of the learning rate, from each layer of a base to the one below it
     final_lr: float = Field(0.1, ge=0, le=1)  # fraction of the peak, at the end of the cosine schedule

@@ -49,6 +49,7 @@ NO_SETTINGS = {
     "--resume",
     "--dry-run",
     "--minutes",
+    "--processes",
     "--json",
     "--quiet",
     "--debug",

@@ -11,9 +11,11 @@ from typer import Option
 
 from headstart.cli.flag import Flag
 from headstart.cli.flags import Given, flags_of
+from headstart.cli.processes import follow
 from headstart.cli.settings import nested_settings
 from headstart.cli.terminal import guarded
 from headstart.cli.usage import Application
+from headstart.runs.place import here
 
 if TYPE_CHECKING:
     from headstart.text.files import Reading
@@ -54,7 +56,11 @@ def verb(joined: Application, name: str) -> Callable[[Answer], Answer]:
         parameters = [_parameter(flag, group) for flag, group in flags]
 
         def run(**values: Any) -> None:
-            function(Given(name, {flag.name: values[flag.key] for flag, _ in flags}))
+            given = Given(name, {flag.name: values[flag.key] for flag, _ in flags})
+            if "--processes" in given.values and not given["--dry-run"] and not here().leads:
+                follow(given["--out"])  # what the first process prepares
+                return
+            function(given)
 
         run.__name__, run.__doc__ = function.__name__, function.__doc__
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -25,34 +25,12 @@ DECODE = ("translate apply", "translate evaluate")
 EMBED, CLUSTER = ("embed",), ("cluster",)
 SEARCH = ("search",)
 AUDIT = ("audit",)
-TABLES = (
-    *FINETUNE,
-    *COMPARE,
-    *WHICH,
-    *AUDIT,
-    "evaluate",
-    "inspect",
-    "export",
-    "data check",
-    "data table",
-)  # with a column of labels
+WORK = ("work",)
+TABLES = (*FINETUNE, *COMPARE, *WHICH, *AUDIT, "evaluate", "inspect", "export", "data check", "data table")  # fmt: skip  # with a column of labels
 FILES = (*TRAIN, *COMPARE, *WHICH, *AUDIT, *EMBED, *CLUSTER, *SEARCH, "predict", "evaluate", "inspect", "translate evaluate", "match evaluate", "data check", "data table")  # fmt: skip
 OPENS = (*PRETRAIN, *FINETUNE, *MATCH, *COMPARE, *WHICH, *TOWERS, *DECODE, *EMBED, *CLUSTER, *AUDIT, "export", "inspect", "generate", "predict", "evaluate", "params", "search", "match evaluate", "match classify")  # fmt: skip
 PNG, SVG, HTML = (".png",), (".svg",), (".html", ".htm")
-BARS = (
-    *TRAIN,
-    *STUDIES,
-    *WHICH,
-    *EMBED,
-    *CLUSTER,
-    *AUDIT,
-    "demo",
-    "predict",
-    "search",
-    "match evaluate",
-    "match classify",
-    "lab run",
-)
+BARS = (*TRAIN, *WORK, *STUDIES, *WHICH, *EMBED, *CLUSTER, *AUDIT, "demo", "predict", "search", "match evaluate", "match classify", "lab run")  # fmt: skip
 EVERY = (*FILES, *OPENS, *BARS, "runs", "serve", "report", "data list", "data get", "lab list", "lab table")
 RUNS = ("export", "inspect", "generate", "predict", "evaluate", "match evaluate", "match classify", *DECODE)  # fmt: skip
 
@@ -91,13 +69,15 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--out", "The study's folder; an interrupted study continues there.", TOWERS, default="studies/towers"),
         Flag("--against", "Another study: compare both on the test rows that they share.", ("compare", "report")),
         Flag("--dry-run", "Estimate the time of the study; nothing is trained.", STUDIES, kind=bool),
+        Flag("--prepare", "Only prepare the study: headstart work runs its cells, on any number of machines.", STUDIES, kind=bool),
+        Flag("--beat", "Seconds between two signs of life; after three that are missing, others take over the cell.", WORK, kind=float, default=30.0, least=0.1),
         Flag("--dry-run", "With --then: estimate the time of the study; nothing is trained.", WHICH, kind=bool),
         Flag("--yes", "Start even if it will take more than half an hour.", (*COMPARE, *WHICH), kind=bool),
     ),
     "Data": (
         Flag("DIR", "The folder to search.", ("runs",), default="runs"),
         Flag("DIR", "The folder of runs and studies; made if it is not there.", ("serve",), default="runs"),
-        Flag("STUDY", "The folder of a study.", ("report",), required=True),
+        Flag("STUDY", "The folder of a study.", ("report", *WORK), required=True),
         Flag("PAIRS...", "Tables of pairs, one per data set.", GRID, "data", many=True, required=True, place=placed),
         Flag("PAIRS", "A table of captions, a folder or a pack.", TOWERS, "data", required=True, place=placed),
         Flag("RUN", "A finished run directory.", RUNS, required=True, complete=runs),
@@ -258,7 +238,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--beam", "Beam size of the scores at the end. [default: 1]", TRANSLATE, "beam", int),
         Flag("--seed", "Seed of everything random. [default: 0]", TRAIN, "train.seed", int),
         Flag("--device", "cpu, cuda, mps. [default: cpu]", (*TRAIN, *TOWERS), "train.device"),
-        Flag("--threads", "CPU threads. [default: what torch chooses]", (*TRAIN, *GRID, *TOWERS), "train.threads", int),
+        Flag("--threads", "CPU threads of a process. [default: what torch chooses; of several processes, its share of the cores]",
+             (*TRAIN, *GRID, *TOWERS), "train.threads", int),
+        Flag("--processes", "Processes that share the micro-batches of a step, at most train.accumulate. [default: 1]", TRAIN, kind=int, least=1),
     ),
     "Decoding": (
         Flag("--tokens", "Maximum tokens to generate.", ("generate",), kind=int, default=40, least=1),

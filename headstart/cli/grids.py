@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 def grid_study(grid: Grid[Any, Any], given: Given) -> None:
     """Run or estimate a grid, and show what came out. A flag is for what the grid varies, or for every run of it."""
     from headstart.schema import parse
-    from headstart.study.grid import run_grid
+    from headstart.study.grid import prepare_grid, run_grid
 
     out, jobs = Path(given["--out"]), given["--jobs"]
     varied = {name: value for name, value in given.settings().items() if name in grid.config.model_fields}
     each = {name: value for name, value in given.settings().items() if name not in varied}
     settings = nested_settings(each, given["--set"]) or None
     config = parse(grid.config, nested_settings({**varied, "settings": settings}, None))
+    if given["--prepare"] and not given["--dry-run"]:
+        prepare_grid(grid, config, out)
+        show_prepared(out, given)
+        return
     if not given["--dry-run"]:
         results = run_grid(grid, config, out, jobs, Bar(given["--quiet"]))
         show_json(results.plain()) if given["--json"] else show_grid(grid, out, results)
@@ -37,6 +41,14 @@ def grid_study(grid: Grid[Any, Any], given: Given) -> None:
         return
     time = f"about {duration(cost['seconds'])}"
     show(f"{counted(cost['cells'], 'cell')}, {cost['missing']:,} missing, {jobs} at once: {time}")
+
+
+def show_prepared(out: Path, given: Given) -> None:
+    """What to do with a study that is prepared."""
+    if given["--json"]:
+        show_json({"study": str(out)})
+        return
+    show(f"{out} is prepared. On each machine that shares the folder: headstart work {out}")
 
 
 def show_grid(grid: Grid[Any, Any], folder: Path, results: GridFound) -> None:

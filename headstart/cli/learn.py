@@ -9,7 +9,7 @@ from headstart.cli.app import app, verb
 from headstart.cli.flags import FLAGS, Given, flags_of
 from headstart.cli.settings import file_settings, nested_settings
 from headstart.cli.summary import SUMMARIES, show_estimate
-from headstart.cli.terminal import Bar, show_json, show_notes
+from headstart.cli.terminal import show_json, show_notes
 from headstart.errors import ConfigError, UserError
 
 
@@ -45,9 +45,9 @@ def run(config: Any, given: Given) -> None:
     if given["--dry-run"]:
         show_estimate(config, given["--resume"], given["--json"])
         return
-    from headstart.jobs.job import run_job
+    from headstart.cli.processes import train_here
 
-    result = run_job(config, given["--out"], given["--resume"], Bar(given["--quiet"]))
+    result = train_here(config, given["--out"], given["--resume"], given["--quiet"], given["--processes"])
     if given["--json"]:
         show_json(result)
     else:

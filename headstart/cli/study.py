@@ -11,7 +11,7 @@ import typer
 
 from headstart.cli.app import app, verb
 from headstart.cli.flags import Given
-from headstart.cli.grids import show_grid
+from headstart.cli.grids import show_grid, show_prepared
 from headstart.cli.settings import nested_settings, study_settings
 from headstart.cli.terminal import Bar, show, show_json, show_table
 from headstart.errors import UserError
@@ -74,6 +74,12 @@ def run_study(config: StudyConfig, out: Path, given: Given, other: str | None = 
     jobs, dry_run = given["--jobs"], given["--dry-run"]
     config = with_best_base(config, out, Bar(given["--quiet"]))
     config = with_usual_arms(config, Bar(given["--quiet"]))
+    if given.values.get("--prepare"):
+        from headstart.study.classify import prepare_study
+
+        prepare_study(config, out, Bar(given["--quiet"]))
+        show_prepared(out, given)
+        return
     expected: dict[str, float] | None = None
     if dry_run or not (given["--yes"] or (out / "study.json").exists()):
         from headstart.study.estimate import study_estimate
@@ -111,6 +117,22 @@ def study_config(given: Given) -> StudyConfig:
         settings[name if table in StudyConfig.model_fields else f"{jobs.get(table, 'finetune')}.{name}"] = value
     nested = merge(study_settings(file) if file else {}, nested_settings(settings, given["--set"]))
     return parse(StudyConfig, nested, str(file) if file else "the settings")
+
+
+@verb(app, "work")
+def work(given: Given) -> None:
+    """Run cells of a STUDY that was prepared. Any number of workers may, on machines that share its folder."""
+    from headstart.study.grid import open_grid
+    from headstart.study.study import Study, grid_in
+    from headstart.study.work import work as work_on
+
+    folder, as_json = Path(given["STUDY"]), given["--json"]
+    work_on(folder, Bar(given["--quiet"]), given["--beat"])
+    if grid := grid_in(folder):
+        results = open_grid(grid, folder)
+        show_json(results.plain()) if as_json else show_grid(grid, folder, results)
+        return
+    _show_study(Study.open(folder), as_json)
 
 
 @verb(app, "report")

@@ -5,7 +5,7 @@ Pretrained, scratch and frozen differ in one line each, and in nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -126,7 +126,7 @@ class Finetuning(Job[FinetuneConfig]):
             cfg, data, source, tokenizer, text, valid, test, model, task, batches, probes, unlabelled, fitted_head
         )
 
-    def measured(self) -> Iterable[ClassBatch]:
+    def measured(self) -> Sequence[ClassBatch]:
         return self.valid.measured()
 
     @cached_property

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -18,13 +18,16 @@ from torch import nn
 from headstart.config import JobConfig
 from headstart.jobs.curves import write_curves
 from headstart.runs.checkpoint import Progress
+from headstart.runs.joined import JoinedRun
 from headstart.runs.kinds import kind_of
+from headstart.runs.place import ALONE, Place, must_have_work
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
 from headstart.text.batch import Batches
 from headstart.text.files import file_facts
 from headstart.text.tokenizer import Tokenizer
 from headstart.train.loop import Task, prepare_device, train
+from headstart.train.processes import Group, Processes
 
 C = TypeVar("C", bound=JobConfig)
 
@@ -85,7 +88,7 @@ class Job(ABC, Generic[C]):
     def prepare(cls, cfg: C, kept: Kept[C], watch: Watch) -> Self: ...
 
     @abstractmethod
-    def measured(self) -> Iterable[Any]:
+    def measured(self) -> Sequence[Any]:
         """The validation batches, anew for each evaluation."""
 
     @abstractmethod
@@ -179,12 +182,23 @@ def prepare(cfg: JobConfig) -> Any:
 
 
 def run_job(
-    cfg: JobConfig, out: str | Path, resume: bool = False, watch: Watch | None = None, curves: bool = True
+    cfg: JobConfig,
+    out: str | Path,
+    resume: bool = False,
+    watch: Watch | None = None,
+    curves: bool = True,
+    place: Place = ALONE,
 ) -> dict[str, Any]:
-    """Train what `cfg` asks for into the run directory `out`; its result. `curves`: whether to draw curves.png."""
+    """Train what `cfg` asks for into the run directory `out`; its result. `curves`: whether to draw curves.png.
+
+    With a `place` among several processes, this is the first of them; the others call `follow_job`.
+    """
     watch, kind = watch or Watch(), job_class(cfg)
-    with Run.start(out, resume, cfg, prepare_device(cfg.train)) as run:
+    must_have_work(place.count, cfg.train.accumulate)
+    processes = Group(place) if place.count > 1 else Processes()
+    with Run.start(out, resume, cfg, prepare_device(cfg.train, place)) as run:
         if run.finished:
+            processes.dismiss()
             return run.finish_again(watch)
         run.check_files(file_facts(kind.files(cfg)))
         began = time.perf_counter()
@@ -192,6 +206,8 @@ def run_job(
         preparing = time.perf_counter() - began
         receipt = _describe(run, job, watch)
         trained = parameters(job.model, trained=True)
+        processes.begin(job.cfg.train, trained)
+        told = run.note_processes(place.count, processes.gradients)
 
         def after_evaluation(step: int) -> None:
             for sample in job.samples():
@@ -199,10 +215,13 @@ def run_job(
                 watch.note(f"step {step}: {sample.shown}")
 
         valid = job.measured if job.held_out else None
-        progress = train(job.model, job.task, job.batches, valid, job.cfg.train, run, watch, after_evaluation)
+        progress = train(
+            job.model, job.task, job.batches, valid, job.cfg.train, run, watch, after_evaluation, processes
+        )
+        processes.end()
         job.finish_training()
         if receipt is not None:
-            run.write_json("receipt.json", {**receipt, **job.receipt_after(receipt)})
+            run.write_json("receipt.json", {**receipt, **job.receipt_after(receipt), **told})
         result = {
             "run": str(run.path),
             "steps": progress.step,
@@ -214,11 +233,31 @@ def run_job(
             "preparing_seconds": round(preparing, 3),
             "seconds": round(progress.seconds, 3),
             "tokens_per_second": round(progress.tokens / max(progress.seconds, 1e-9), 1),
+            **({**told, "communication_seconds": round(processes.waited, 3)} if told else {}),
         }
         job.save(run.path / "model", job.card(result))
         if curves:
             write_curves(run)
         return run.finish(result, job.cfg.train.keep_checkpoints)
+
+
+def follow_job(out: str | Path, place: Place) -> None:
+    """Train beside the first process of a job, which writes its run directory `out`, until it is done.
+
+    It begins as a run that is resumed: with the settings and the tokenizers of the directory, and its newest checkpoint.
+    """
+    processes = Group(place)
+    if not processes.called():
+        return
+    run = JoinedRun(Path(out))
+    cfg = run.asked(JobConfig)
+    prepare_device(cfg.train, place)
+    kind = job_class(cfg)
+    job = kind.prepare(cfg, Kept.of(run, kind.tokenizer_files, type(cfg)), Watch())
+    processes.begin(job.cfg.train, parameters(job.model, trained=True))
+    valid = job.measured if job.held_out else None
+    train(job.model, job.task, job.batches, valid, job.cfg.train, run, Watch(), processes=processes)
+    processes.end()
 
 
 def _describe(run: Run, job: Job[Any], watch: Watch) -> Mapping[str, Any] | None:

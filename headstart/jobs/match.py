@@ -6,7 +6,7 @@ go through the training loop. Trainable towers are trained end to end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -119,7 +119,7 @@ class Matching(Job[MatchConfig]):
     def whole(self) -> nn.Module:
         return self.dual
 
-    def measured(self) -> Iterable[Any]:
+    def measured(self) -> Sequence[Any]:
         return self.pairs.measured(self.parts.valid)
 
     held_out = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -91,7 +91,7 @@ class Pretraining(Job[PretrainConfig]):
         many = 0 if known is None else int(known.any(1).sum())
         return cls(cfg, corpus, tokenizer, text, valid, model, task, text.batches(), fresh, many)
 
-    def measured(self) -> Iterable[Batch]:
+    def measured(self) -> Sequence[Batch]:
         return self.valid.measured(self.evaluation_tokens)
 
     @property

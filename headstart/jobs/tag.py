@@ -5,7 +5,7 @@ The head reads the first token of each word. It starts from a linear probe of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Self
@@ -54,7 +54,7 @@ class Tagging(Finetuning):
         )
         return cls(cfg, data, start.source, tokenizer, text, valid, test, model, Tag(target, score), batches, probes)
 
-    def measured(self) -> Iterable[Any]:
+    def measured(self) -> Sequence[Any]:
         return self.valid.measured()
 
     @cached_property

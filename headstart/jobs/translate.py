@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -83,7 +83,7 @@ class Translating(Job[TranslateConfig]):
     def tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
         return self.tokenizer, self.target
 
-    def measured(self) -> Iterable[PairBatch]:
+    def measured(self) -> Sequence[PairBatch]:
         return self.valid.measured()
 
     @property

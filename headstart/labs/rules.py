@@ -23,7 +23,7 @@ MOST_JOBS = 16  # processes of one step
 OWN = ("lab.json", "steps", "results.json", "report.html", "sheet.html", ".lock")  # what the lab itself writes
 DECODING = "--encoding --on-bad-bytes --max-line-bytes"
 COLUMNS = f"--text-column --label-column {DECODING}"
-MACHINE = "--seed --device --threads"
+MACHINE = "--seed --device --threads --processes"
 SHAPE = "--size --context --vocab --unit --steps --objective --start"
 IMAGE_COLUMNS = f"--file-column --caption-column --group-column {DECODING}"
 PAIR_COLUMNS = f"--source-column --target-column {DECODING}"
@@ -145,7 +145,7 @@ VERBS: Mapping[str, Verb] = {
     ),
 }  # fmt: skip
 WORD_SETTINGS = {  # of --set: those that hold words which are no names of files
-    "activation", "arms", "caption_column", "cell", "device", "encoding", "file_column", "group_column", "head_labels", "hold_out", "init",
+    "activation", "arms", "caption_column", "cell", "device", "encoding", "file_column", "gradients", "group_column", "head_labels", "hold_out", "init",
     "label_column", "label_separator", "label_words", "long", "models", "norm", "objective", "objectives", "on_bad_bytes", "pool", "positions", "predictions",
     "preset", "projection", "prompt", "prompts", "samples", "scope", "score", "size", "source_column", "split", "start", "target_column", "task", "text_column", "unit",
 }  # fmt: skip
@@ -178,8 +178,9 @@ def check_command(words: list[str]) -> Words:
 
 
 def _check_value(flag: str, value: str) -> None:
-    if flag == "--jobs" and not (value.isascii() and value.isdigit() and len(value) < 4 and int(value) <= MOST_JOBS):
-        raise ValueError(f"a lab may use --jobs up to {MOST_JOBS}, not {shortened(value)}")
+    several = flag in ("--jobs", "--processes")
+    if several and not (value.isascii() and value.isdigit() and len(value) < 4 and int(value) <= MOST_JOBS):
+        raise ValueError(f"a lab may use {flag} up to {MOST_JOBS}, not {shortened(value)}")
     if flag == "--set":
         try:
             _check_settings(with_override({}, value))

@@ -114,6 +114,8 @@ class Saver:
 
     def save(self, now: Progress, best: Tensors | None, insist: bool = False) -> None:
         """Add the checkpoint of `now`; without `insist` a refusal is told and the next save tries again."""
+        if not self.run.writes:
+            return
         if not self.run.there:  # a folder of that name could be made again, but nothing could go on from it
             raise ResourceError(
                 f"{self.run.path} was removed or renamed while the run was at work, so nothing can be saved there; step "

@@ -29,7 +29,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO, TypeVar
+from typing import Any, ClassVar, TextIO, TypeVar
 
 from headstart.config import JobConfig
 from headstart.errors import ConfigError, DataError, ModelError, ResourceError, UserError, did_you_mean
@@ -48,12 +48,14 @@ C = TypeVar("C", bound=JobConfig)
 MAY_CHANGE = (  # when a run is resumed; anything else would make it another run
     *("train.threads", "train.device"),  # these change the last bits of the weights, which is told and kept
     *("train.log_every", "train.checkpoint_every", "train.keep_checkpoints", "train.tensorboard"),
-    "train.skip_nonfinite",
+    *("train.skip_nonfinite", "train.gradients"),
 )
 FORMAT = 1  # of the directory; a newer one than ours is refused by name
 
 
 class Run:
+    writes: ClassVar[bool] = True
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: TextIO | None = None
@@ -233,6 +235,19 @@ class Run:
                 "RUN_DAMAGED",
             )
         self.write_json("data.json", {"files": kept["files"], **facts})
+
+    def note_processes(self, count: int, gradients: str) -> Mapping[str, int | str]:
+        """Keep how many processes train it, and how their gradients are added: only one way gives the same bits on any number."""
+        env = self.read_json("env.json")
+        now: dict[str, int | str] = {"processes": count, "gradients": gradients}
+        before = {"processes": env.get("processes", 1), "gradients": env.get("gradients", "ordered")}
+        if now == before:
+            return now if count > 1 else {}
+        if self.begun and "all-reduce" in (gradients, before["gradients"]):
+            self.changes.append(f"processes {before['processes']} ({before['gradients']}) -> {count} ({gradients})")
+            env["not_bit_identical"] = [*env.get("not_bit_identical", []), self.changes[-1]]
+        self.write_json("env.json", {**env, **now})
+        return now
 
     def log(self, record: dict[str, Any]) -> None:
         """Add a record; where the disk is full it waits for the next checkpoint."""

@@ -16,7 +16,8 @@ import hashlib
 import os
 import shutil
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -39,6 +40,7 @@ from headstart.study.plan import (
     ARMS,
     PAIRED_ARMS,
     PROMPTED_ARMS,
+    Arm,
     BaseRun,
     Cell,
     StudyConfig,
@@ -49,7 +51,7 @@ from headstart.study.plan import (
     named_bases,
     trials,
 )
-from headstart.study.run import Cells, Planned, study_folder
+from headstart.study.run import Cells, Engine, Planned, study_folder
 from headstart.study.taken import BaseFacts, StudyFile
 from headstart.study.which import with_best_base
 from headstart.study.zero_shot import write_zero_shot
@@ -68,35 +70,74 @@ def run_study(
     """Run whatever of the study is missing in `out`; the folder, ready to be gathered. `expected` are seconds by cell."""
     watch = watch or Watch()
     cfg = with_best_base(cfg, out, watch)
+    with _begun(cfg, out, watch) as (state, arms, every):
+        _run_cells(cfg, out, state, arms, every, lambda planned: Cells(out, planned, jobs, watch, expected))
+        _finish(out, state)
+    return out
+
+
+def prepare_study(cfg: StudyConfig, out: Path, watch: Watch) -> None:
+    """Everything before the first cell: checks, hygiene, and bases that the study pretrains. Workers do the rest."""
+    with _begun(with_best_base(cfg, out, watch), out, watch):
+        pass
+
+
+def work_on_study(out: Path, engine: Engine, watch: Watch) -> Callable[[], None]:
+    """Run the cells of a study that is prepared, beside other workers; what is left to do once, by one of them."""
+    cfg = parse(StudyConfig, read_toml(out / "study.toml"), str(out / "study.toml"))
+    if "bases" not in read_json(out / "study.json", StudyState, "STUDY_DAMAGED"):
+        raise ConfigError(
+            f"{out} is not prepared yet. Let headstart compare ... --prepare --out {out} come to its end."
+        )
+    state, arms, every = _planned_from(cfg, out, watch)
+    _run_cells(cfg, out, state, arms, every, engine)
+    return partial(_finish, out, state)
+
+
+@contextmanager
+def _begun(cfg: StudyConfig, out: Path, watch: Watch) -> Iterator[tuple[StudyFile, list[Arm], int]]:
+    """The folder of the study, locked, with what is known before the first cell."""
     _refuse_untrained(cfg)
     _check_folder(out, cfg)
     with study_folder(out):
-        data = split_labelled(cfg.data)
-        every = len(data.train) + len(data.valid)
-        if max(cfg.labels) > every:
-            raise ConfigError(f"--labels {max(cfg.labels):,}: there are {every:,} training and validation rows.")
-        refuse_impossible(cfg, data)
-        state = _begin(out, cfg, data, watch)
-        bases = named_bases([*_given(cfg), *_pretrained(out, cfg, watch)]) if cfg.trained else []
-        _note_bases(state, bases)
+        state, arms, every = _planned_from(cfg, out, watch)
         _write(out, state)  # what there is of an interrupted study can be shown
-        arms = arms_of(cfg, bases)
-        # A study that began before scores were kept chose by accuracy, and goes on so.
-        score = state.get("score", "accuracy")
-        plan = partial(_planned, cfg, out, every, score)
-        tried = trials(cfg, arms, every)
-        first, final = [plan(cell) for cell in tried], [plan(cell) for cell in cells(cfg, arms, {})]
-        with Cells(out, [*first, *final], jobs, watch, expected) as running:
-            running.run(first)
-            chosen = _chosen(out, tried, score)
-            final_cells = cells(cfg, arms, chosen)
-            for stacked in (False, True):  # those of stack take the scores of others
-                running.run([plan(cell) for cell in final_cells if (cell.arm.kind == "stack") == stacked])
-        state["rates"] = {f"{arm}~{labels or 'all'}": rate for (arm, labels), rate in chosen.items()}
-        state["failures"] = [vars(outcome) for outcome in running.failures]
-        _write(out, state)
-        shutil.rmtree(out / "features", ignore_errors=True)
-    return out
+        yield state, arms, every
+
+
+def _planned_from(cfg: StudyConfig, out: Path, watch: Watch) -> tuple[StudyFile, list[Arm], int]:
+    """study.json before the first cell, the arms, and the number of rows to learn from."""
+    data = split_labelled(cfg.data)
+    every = len(data.train) + len(data.valid)
+    if max(cfg.labels) > every:
+        raise ConfigError(f"--labels {max(cfg.labels):,}: there are {every:,} training and validation rows.")
+    refuse_impossible(cfg, data)
+    state = _begin(out, cfg, data, watch)
+    bases = named_bases([*_given(cfg), *_pretrained(out, cfg, watch)]) if cfg.trained else []
+    _note_bases(state, bases)
+    return state, arms_of(cfg, bases), every
+
+
+def _run_cells(cfg: StudyConfig, out: Path, state: StudyFile, arms: list[Arm], every: int, engine: Engine) -> None:
+    """Run what is missing; `state` gets the rates that were chosen, and what failed."""
+    # A study that began before scores were kept chose by accuracy, and goes on so.
+    score = state.get("score", "accuracy")
+    plan = partial(_planned, cfg, out, every, score)
+    tried = trials(cfg, arms, every)
+    first, final = [plan(cell) for cell in tried], [plan(cell) for cell in cells(cfg, arms, {})]
+    with engine([*first, *final]) as running:
+        running.run(first)
+        chosen = _chosen(out, tried, score)
+        final_cells = cells(cfg, arms, chosen)
+        for stacked in (False, True):  # those of stack take the scores of others
+            running.run([plan(cell) for cell in final_cells if (cell.arm.kind == "stack") == stacked])
+    state["rates"] = {f"{arm}~{labels or 'all'}": rate for (arm, labels), rate in chosen.items()}
+    state["failures"] = [vars(outcome) for outcome in running.failures]
+
+
+def _finish(out: Path, state: StudyFile) -> None:
+    _write(out, state)
+    shutil.rmtree(out / "features", ignore_errors=True)
 
 
 def with_usual_arms(cfg: StudyConfig, watch: Watch) -> StudyConfig:
@@ -246,7 +287,8 @@ def _pretrained(out: Path, cfg: StudyConfig, watch: Watch) -> Iterator[BaseRun]:
 
         path = (out / "bases" / objective).absolute()
         watch.note(f"Pretraining: {objective} ...")
-        pretrain(cfg.pretraining(objective), path, resume=Run(path).there, watch=watch)
+        if not Run(path).finished:  # a worker finds it so
+            pretrain(cfg.pretraining(objective), path, resume=Run(path).there, watch=watch)
         name = f"{Path(cfg.pretraining(objective).base or '').name} continued".removeprefix(" continued") or str(path)
         yield BaseRun(name, path, _shape(path / "model"), _elsewhere(path / "model"))
 

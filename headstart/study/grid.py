@@ -15,7 +15,9 @@ import csv
 import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -34,7 +36,7 @@ from headstart.strict_json import to_json
 from headstart.study.grid_results import GridFound
 from headstart.study.report import Table, harmless, write_grid_report
 from headstart.study.results import Failure
-from headstart.study.run import Cells, Planned, study_folder
+from headstart.study.run import Cells, Engine, Planned, study_folder
 from headstart.text.files import file_facts
 
 
@@ -78,17 +80,50 @@ class _State(GridSettings):
 def run_grid(grid: Grid[C, R], cfg: C, out: str | Path, jobs: int = 1, watch: Watch | None = None) -> R:
     """Run every cell that is not finished; the results, also written with table, figures and page."""
     out = Path(out)
+    with _begun(grid, cfg, out) as (planned, state):
+        _run_cells(planned, state, lambda cells: Cells(out, cells, jobs, watch or Watch()))
+        return _finish(grid, cfg, out, state)
+
+
+def prepare_grid(grid: Grid[C, R], cfg: C, out: Path) -> None:
+    """Everything before the first cell. Workers do the rest."""
+    with _begun(grid, cfg, out):
+        pass
+
+
+def work_on_grid(grid: Grid[Any, Any], out: Path, engine: Engine) -> Callable[[], object]:
+    """Run the cells of a grid that is prepared, beside other workers; what is left to do once, by one of them."""
+    file = out / grid.file
+    state = read_json(file, _State, "STUDY_DAMAGED")
+    cfg = parse(grid.config, state.get("plan") or {}, str(file))
+    planned = grid.plan(cfg)
+    _check_data(out, state, grid.data(cfg))
+    _run_cells(planned, state, engine)
+    return partial(_finish, grid, cfg, out, state)
+
+
+@contextmanager
+def _begun(grid: Grid[C, R], cfg: C, out: Path) -> Iterator[tuple[list[Planned], dict[str, Any]]]:
+    """The folder of the grid, locked, with its plan."""
     planned, data = grid.plan(cfg), grid.data(cfg)  # what is wrong is reported before anything is written
     with study_folder(out):
         state = _begin(out, grid.file, cfg, data)
         for cell in planned:
             _must_agree(Run(out / "cells" / cell.name), cell)
-        with Cells(out, planned, jobs, watch or Watch()) as running:
-            running.run(planned)
-        state["failures"] = [vars(outcome) for outcome in running.failures]
-        _write(out / grid.file, state)
-        results = gather_grid(grid, cfg, out, [Failure(**failure) for failure in state["failures"]])
-        write_grid(grid, out, results)
+        yield planned, state
+
+
+def _run_cells(planned: Sequence[Planned], state: dict[str, Any], engine: Engine) -> None:
+    """Run what is missing; `state` gets what failed."""
+    with engine(planned) as running:
+        running.run(planned)
+    state["failures"] = [vars(outcome) for outcome in running.failures]
+
+
+def _finish(grid: Grid[C, R], cfg: C, out: Path, state: Mapping[str, Any]) -> R:
+    _write(out / grid.file, state)
+    results = gather_grid(grid, cfg, out, [Failure(**failure) for failure in state["failures"]])
+    write_grid(grid, out, results)
     return results
 
 
@@ -132,15 +167,21 @@ def _begin(out: Path, name: str, cfg: GridConfig, data: Mapping[str, Sequence[Pa
     before = read_json(file, _State, "STUDY_DAMAGED") if os.path.lexists(file) else {**plan, "data": {}}
     if before["settings"] != plan["settings"]:
         raise ConfigError(f"{out} was begun with other settings. Choose another --out.")
+    hashes = _check_data(out, before, data)
+    state = {"settings": plan["settings"], "data": {**before["data"], **hashes}, "plan": plan, "failures": []}
+    _write(file, state)
+    return state
+
+
+def _check_data(out: Path, before: Mapping[str, Any], data: Mapping[str, Sequence[Path]]) -> dict[str, list[str | int]]:
+    """The hashes of each data set, which must be what they were."""
     hashes = {name: [f["sha256"] for f in file_facts(files)] for name, files in data.items()}
     changed = [name for name in hashes if before["data"].get(name, hashes[name]) != hashes[name]]
     if changed:
         raise DataError(
             f"{out} was begun with another {', '.join(changed)}. Choose another --out, or rename it.", "DATA_CHANGED"
         )
-    state = {"settings": plan["settings"], "data": {**before["data"], **hashes}, "plan": plan, "failures": []}
-    _write(file, state)
-    return state
+    return hashes
 
 
 def _write(file: Path, state: Mapping[str, Any]) -> None:

@@ -18,6 +18,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from headstart.config import JobConfig
 from headstart.errors import Stopped, UserError
@@ -82,7 +83,7 @@ class Cells:
             self.weights = {name: expected.get(name, usual) for name in self.weights}
         self.total, self.done, self.began, self.spent = len(self.weights), 0, time.monotonic(), 0.0
 
-    def __enter__(self) -> Cells:
+    def __enter__(self) -> Self:
         self.watch.start("runs", self.total)
         self.report()
         return self
@@ -114,10 +115,13 @@ class Cells:
             yield from _in_processes(missing, self.out, self.jobs)
             return
         for cell in missing:
-            yield run_cell(cell, self.out, watch=_Within(self, cell.name))
+            yield run_cell(cell, self.out, watch=WithinCell(self, cell.name))
 
 
-class _Within(Watch):
+Engine = Callable[[Sequence[Planned]], Cells]  # what runs all cells of a study
+
+
+class WithinCell(Watch):
     """The steps of a cell as the state of the bar over all cells."""
 
     def __init__(self, cells: Cells, name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from headstart.models.base import Base
 from headstart.models.heads import ClassHead, Model, Pooling
 from headstart.prompts import Prompt
 from headstart.targets.target import Scores, Target
-from headstart.text.batch import Batch, Batches, Numbers, Rng, RowBatches, blocks, by_length, in_order, pad
+from headstart.text.batch import Batch, Batches, Numbers, Rng, RowBatches, blocks, by_length, each, in_order, pad
 from headstart.text.prompted import prompt_tokens, prompted_rows
 from headstart.text.read import Example
 from headstart.text.tokenizer import Tokenizer, TokenRows, rows_to_read
@@ -69,19 +69,21 @@ class Classify:
 
     @torch.no_grad()
     def evaluate(self, model: Model, batches: Iterable[ClassBatch]) -> Scores:
-        assert isinstance(model.head, ClassHead)
         loss = weight = 0.0
         truth: list[NDArray[Any]] = []
         outputs: list[NDArray[np.float64]] = []
-        for batch in batches:
-            hidden = head_input(model, batch)
-            total, count = model.head.loss(hidden, batch.target)
-            loss, weight = loss + float(total), weight + count
-            truth.append(batch.target.cpu().numpy())
-            outputs.append(model.head.outputs(hidden).double().cpu().numpy())
+        for total, count, right, output in each(partial(self._measured, model), batches):
+            loss, weight = loss + float(total), weight + float(count)
+            truth.append(right.cpu().numpy())
+            outputs.append(output.cpu().numpy())
         known, found = np.concatenate(truth), np.concatenate(outputs)
         target = self.target.fitted(known, found)
         return {"loss": loss / weight, **target.scores(known, target.answers(found))}
+
+    def _measured(self, model: Model, batch: ClassBatch) -> tuple[Tensor, float, Tensor, Tensor]:
+        hidden = head_input(model, batch)
+        assert isinstance(model.head, ClassHead)
+        return *model.head.loss(hidden, batch.target), batch.target, model.head.outputs(hidden).double()
 
     def rank(self, scores: Mapping[str, Any]) -> tuple[float, ...]:
         return scores[self.score], -scores["loss"]  # on a few hundred rows scores tie often
@@ -132,7 +134,7 @@ class ClassifyText:
         """Training batches, for ever."""
         return RowBatches(self.lengths, batch_size, self.collate, seed)
 
-    def measured(self) -> Iterable[ClassBatch]:
+    def measured(self) -> Sequence[ClassBatch]:
         """Every row once."""
         return in_order(self.lengths, EVALUATED_AT_ONCE, self.collate)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, TypedDict
 
 import numpy as np
@@ -19,7 +20,7 @@ from headstart.config import PretrainConfig
 from headstart.errors import ConfigError
 from headstart.models.heads import Model, VectorHead, mean_real
 from headstart.tasks.language import LanguageText
-from headstart.text.batch import Batch, Ids, Rng, blocks, pad
+from headstart.text.batch import Batch, Ids, Lazy, Rng, blocks, each, pad
 from headstart.text.tokenizer import Tokenizer, rows_to_read
 
 SHORTEST = 16  # tokens of a piece of text
@@ -55,12 +56,16 @@ class Distill:
     def evaluate(self, model: Model, batches: Iterable[Batch]) -> DistillScores:
         """The loss, and how near the two vectors of a text are: the mean cosine."""
         assert isinstance(model.head, VectorHead)
-        loss = near = texts = 0.0
-        for batch in batches:
+        head = model.head
+
+        def measure(batch: Batch) -> tuple[float, float, float]:
             features = model.features(batch.ids, batch.mask)
-            loss += float(model.head.loss(features, batch.target)[0])
-            near += float((model.head.logits(features) * batch.target).sum())
-            texts += len(batch.target)
+            near = float((head.logits(features) * batch.target).sum())
+            return float(head.loss(features, batch.target)[0]), near, len(batch.target)
+
+        loss = near = texts = 0.0
+        for more in each(measure, batches):
+            loss, near, texts = loss + float(more[0]), near + float(more[1]), texts + float(more[2])
         return {"loss": loss / texts, "similarity": near / texts}
 
     def rank(self, scores: Mapping[str, Any]) -> tuple[float, ...]:
@@ -77,13 +82,14 @@ class TaughtText(LanguageText):
                 "A piece of text to be taught has a start, an end and a token between: --context 3, or more."
             )
         self.teacher = teacher
-        self.taught: dict[int, list[Batch]] = {}  # by about how many tokens are measured
+        self.taught: dict[int, Sequence[Batch]] = {}  # by about how many tokens are measured
 
-    def measured(self, most: int | None = None) -> Iterable[Batch]:
-        """The teacher, who is slow, is asked once."""
+    def measured(self, most: int | None = None) -> Sequence[Batch]:
+        """The teacher, who is slow, is asked once of each batch."""
         tokens = len(self.rows.ids) if most is None else min(most, len(self.rows.ids))
         if tokens not in self.taught:
-            self.taught[tokens] = list(super().measured(tokens))
+            batches = super().measured(tokens)
+            self.taught[tokens] = Lazy(len(batches), cache(batches.__getitem__))
         return self.taught[tokens]
 
     def _collate(self, rows: Sequence[Ids], rng: Rng) -> Batch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from headstart.text.batch import (
     Rng,
     RowBatches,
     blocks,
+    each,
     hidden_tokens,
     in_order,
     next_token,
@@ -43,7 +45,7 @@ class Language:
 
     @torch.no_grad()
     def evaluate(self, model: Model, batches: Iterable[Batch]) -> LanguageScores:
-        return language_scores(*summed(self.loss(model, batch) for batch in batches), self.text_bytes)
+        return language_scores(*summed(each(partial(self.loss, model), batches)), self.text_bytes)
 
     def rank(self, scores: Mapping[str, Any]) -> tuple[float, ...]:
         return (-scores["loss"],)
@@ -80,7 +82,7 @@ class LanguageText:
             )
         return PackedBatches(self.rows.ids, self.size, int(self.causal), cfg.batch_size, self._collate, cfg.seed)
 
-    def measured(self, most: int | None = None) -> Iterable[Batch]:
+    def measured(self, most: int | None = None) -> Sequence[Batch]:
         """Batches over the text once, the same at every call: every token predicted, or the same ones hidden."""
         rows, overlap = self.beginning(most), int(self.causal)
         rows = TokenRows.of(blocks(rows.ids, self.size, overlap)) if self.packed else windows(rows, self.size, overlap)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -27,7 +27,7 @@ from headstart.images.read import read_image
 from headstart.models.dual import DualEncoder, Space
 from headstart.shapes import PixelsConfig
 from headstart.tasks.metrics import Estimate
-from headstart.text.batch import Batches, Numbers, Rng, pad
+from headstart.text.batch import Batches, Lazy, Numbers, Rng, each, pad
 from headstart.text.tokenizer import Tokenizer, rows_to_read
 
 DEPTHS = (1, 5, 10)  # recall is measured at these
@@ -137,9 +137,8 @@ class Retrieve(ABC, Generic[M, B]):
     def gathered(self, model: M, batches: Iterable[B]) -> Embedded:
         """All batches as if they were one: each image is wrong for the captions of all others."""
         parts, before = [], 0
-        for batch in batches:
-            texts, images = self.embedded(model, batch)
-            parts.append((texts, images, batch.owner + before))
+        for texts, images, owner in each(lambda batch: (*self.embedded(model, batch), batch.owner), batches):
+            parts.append((texts, images, owner + before))
             before += len(images)
         return Embedded(*(torch.cat(each) for each in zip(*parts, strict=True)))
 
@@ -178,11 +177,10 @@ class Pairs(ABC, Generic[B]):
     def batches(self, part: Captions, batch_size: int, seed: int) -> ImageBatches[B]:
         return ImageBatches(part, batch_size, self.batch, seed)
 
-    def measured(self, part: Captions) -> Iterator[B]:
+    def measured(self, part: Captions) -> Sequence[B]:
         """Every image once, with all its captions."""
-        files = list(part)
-        for i in range(0, len(files), MEASURED_AT_ONCE):
-            yield self.whole({file: part[file] for file in files[i : i + MEASURED_AT_ONCE]})
+        parts = [list(part)[i : i + MEASURED_AT_ONCE] for i in range(0, len(part), MEASURED_AT_ONCE)]
+        return Lazy(len(parts), lambda i: self.whole({file: part[file] for file in parts[i]}))
 
     def whole(self, part: Captions) -> B:
         """All of it in one batch."""

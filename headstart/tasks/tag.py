@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from headstart.models.heads import ClassHead, Model
 from headstart.targets.tags import PADDING, Tags
 from headstart.targets.target import Scores
 from headstart.tasks.classify import EVALUATED_AT_ONCE, Classify
-from headstart.text.batch import Batches, Numbers, Rng, RowBatches, by_length, in_order, pad
+from headstart.text.batch import Batches, Numbers, Rng, RowBatches, by_length, each, in_order, pad
 from headstart.text.read import Example
 from headstart.text.subwords import WordRows, word_rows
 from headstart.text.tokenizer import Tokenizer
@@ -73,16 +73,19 @@ class Tag(Classify):
     def evaluate(self, model: Model, batches: Iterable[Any]) -> Scores:
         loss = weight = 0.0
         places, truth, said = [], [], []
-        for batch in batches:
-            states = word_states(model, batch)
-            total, count = model.head.loss(states, batch.target)
-            loss, weight = loss + float(total), weight + count
-            places.append(batch.place.cpu().numpy())
-            truth.append(batch.target.cpu().numpy())
-            said.append(model.head.logits(states).argmax(-1).cpu().numpy())
-        place = np.concatenate(places)
-        known, answers = (by_text(place, np.concatenate(part)) for part in (truth, said))
+        for total, count, place, right, answer in each(partial(self._of_words, model), batches):
+            loss, weight = loss + float(total), weight + float(count)
+            places.append(place.cpu().numpy())
+            truth.append(right.cpu().numpy())
+            said.append(answer.cpu().numpy())
+        where = np.concatenate(places)
+        known, answers = (by_text(where, np.concatenate(part)) for part in (truth, said))
         return {"loss": loss / weight, **self.target.scores(known, answers)}
+
+    def _of_words(self, model: Model, batch: Any) -> tuple[Tensor, float, Tensor, Tensor, Tensor]:
+        states = word_states(model, batch)
+        total, count = model.head.loss(states, batch.target)
+        return total, count, batch.place, batch.target, model.head.logits(states).argmax(-1)
 
 
 def by_text(place: NDArray[np.int64], tags: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -125,7 +128,7 @@ class TagText:
         """Training batches, for ever."""
         return RowBatches(self.lengths, batch_size, self.collate, seed)
 
-    def measured(self) -> Iterable[WordBatch]:
+    def measured(self) -> Sequence[WordBatch]:
         """Every sentence once."""
         return in_order(self.lengths, EVALUATED_AT_ONCE, self.collate)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypedDict
 
 import numpy as np
@@ -17,7 +18,7 @@ from headstart.models.seq2seq import Seq2Seq
 from headstart.shapes import IGNORE
 from headstart.tasks.metrics import Estimate, summed
 from headstart.tasks.translation_scores import ratio
-from headstart.text.batch import Batches, Numbers, Rng, RowBatches, by_length, in_order, next_token, pad
+from headstart.text.batch import Batches, Numbers, Rng, RowBatches, by_length, each, in_order, next_token, pad
 from headstart.text.pairs import Pair
 from headstart.text.tokenizer import Tokenizer, TokenRows
 
@@ -58,7 +59,7 @@ class Translate:
 
     @torch.no_grad()
     def evaluate(self, model: Seq2Seq, batches: Iterable[PairBatch]) -> TokenLoss:
-        nats, tokens = summed(self.loss(model, batch) for batch in batches)
+        nats, tokens = summed(each(partial(self.loss, model), batches))
         return {"loss": nats / tokens, "tokens": int(tokens)}
 
     def rank(self, scores: Mapping[str, Any]) -> tuple[float, ...]:
@@ -94,7 +95,7 @@ class TranslateText:
         """Training batches, for ever; pairs of similar length together."""
         return RowBatches(self.sources.lengths + self.rows.lengths, batch_size, self._collate, seed)
 
-    def measured(self) -> Iterable[PairBatch]:
+    def measured(self) -> Sequence[PairBatch]:
         """Every pair once."""
         return in_order(self.sources.lengths + self.rows.lengths, EVALUATED_AT_ONCE, self._collate)
 

@@ -7,10 +7,10 @@ a killed run go on exactly where it was. B examples, T tokens.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -37,6 +37,7 @@ class AnyBatch(Protocol):
 
 
 B = TypeVar("B", bound=AnyBatch)
+R = TypeVar("R")
 B_co = TypeVar("B_co", bound=AnyBatch, covariant=True)
 
 
@@ -210,7 +211,35 @@ def by_length(lengths: Numbers, batch_size: int) -> list[Numbers]:
     return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
 
 
-def in_order(lengths: Numbers, batch_size: int, collate: Collate[B]) -> Iterator[B]:
+def in_order(lengths: Numbers, batch_size: int, collate: Collate[B]) -> Sequence[B]:
     """Every row once; the same batches, and the same hidden tokens, at every call."""
-    for i, part in enumerate(by_length(lengths, batch_size)):
-        yield collate(part, np.random.default_rng([0, 3, i]))
+    parts = by_length(lengths, batch_size)
+    return Lazy(len(parts), lambda i: collate(parts[i], np.random.default_rng([0, 3, i])))
+
+
+class Lazy(Sequence[B_co]):
+    """Batches that are made whenever they are asked for: a process makes only those that it measures."""
+
+    def __init__(self, size: int, make: Callable[[int], B_co]) -> None:
+        self.size, self.make = size, make
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self.make(i) for i in range(self.size)[index]]
+        return self.make(range(self.size)[index])
+
+
+class Dealt(Iterable[B], ABC):
+    """Batches to measure that several processes share. Each may go through all of them, or through its own with `map`."""
+
+    @abstractmethod
+    def map(self, function: Callable[[B], R]) -> Iterator[R]:
+        """What `function`, a tuple of numbers and tensors, is of every batch, in order: each process asks it of its own."""
+
+
+def each(function: Callable[[B], R], batches: Iterable[B]) -> Iterator[R]:
+    """`map`, with the work shared where several processes measure the batches."""
+    return batches.map(function) if isinstance(batches, Dealt) else map(function, batches)

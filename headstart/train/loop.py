@@ -6,7 +6,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -18,16 +18,20 @@ from torch import Tensor, nn
 from headstart.config import TrainConfig
 from headstart.errors import ConfigError, Stopped
 from headstart.runs.checkpoint import Progress, Saver, Tensors, load_checkpoint, load_weights, weights
+from headstart.runs.place import ALONE, Place
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
-from headstart.text.batch import AnyBatch, B, Batches
+from headstart.text.batch import AnyBatch, B, Batches, Dealt
 from headstart.train.events import Events
 from headstart.train.health import Health
 from headstart.train.memory import memory_errors
 from headstart.train.optim import build_optimizer, learning_rate
+from headstart.train.processes import Micro, Processes, threads_of
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ALL = Processes()  # one process: all there is
 M = TypeVar("M", bound=nn.Module)
+R = TypeVar("R")
 M_contra = TypeVar("M_contra", bound=nn.Module, contravariant=True)
 B_contra = TypeVar("B_contra", bound=AnyBatch, contravariant=True)
 
@@ -42,11 +46,13 @@ class Task(Protocol[M_contra, B_contra]):
         ...
 
 
-def prepare_device(cfg: TrainConfig) -> int:
+def prepare_device(cfg: TrainConfig, place: Place = ALONE) -> int:
     """Threads as asked, and how many they are; a clear word when the device is not there."""
-    if cfg.threads:
-        torch.set_num_threads(cfg.threads)
+    if threads := threads_of(cfg, place):
+        torch.set_num_threads(threads)
     try:
+        if cfg.device == "cuda" and place.local_count > 1:
+            torch.cuda.set_device(place.local_rank)
         float(torch.zeros(1, device=cfg.device))
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(f"Device '{cfg.device}' cannot be used: {str(error).splitlines()[0]}") from None
@@ -57,30 +63,32 @@ def train(
     model: M,
     task: Task[M, B],
     batches: Batches[B],
-    valid: Callable[[], Iterable[B]] | None,
+    valid: Callable[[], Sequence[B]] | None,
     cfg: TrainConfig,
     run: Run,
     watch: Watch,
     after_evaluation: Callable[[int], None] = lambda step: None,
+    processes: Processes = ALL,
 ) -> Progress:
     """Train `model` in place and leave it with its best weights; goes on from a checkpoint if `run` has one."""
     optimizer = build_optimizer(model, cfg)
     free = [p for p in model.parameters() if p.requires_grad]
-    now, best = _resume(run, model, optimizer, watch)
-    began = time.perf_counter() - now.seconds
-    saver = Saver(run, model, optimizer, watch, saved=now.step if run.begun else None)
-    state, health = _State(saver, now, best, began, cfg), Health(batches, cfg, run, watch)
-    state.save(insist=True)  # before anything is logged, so that a run that has begun always has a checkpoint
+    with processes.leader_first():  # whose checkpoint the others go on from
+        now, best = _resume(run, model, optimizer, watch)
+        began = time.perf_counter() - now.seconds
+        saver = Saver(run, model, optimizer, watch, saved=now.step if run.begun else None)
+        state, health = _State(saver, now, best, began, cfg, processes), Health(batches, cfg, run, watch)
+        state.save(insist=True)  # before anything is logged, so that a run that has begun always has a checkpoint
     with (
         _signals() as state.asked_to_stop,
-        Events(run, cfg.tensorboard, now.step, watch) as events,
+        Events(run, cfg.tensorboard and run.writes, now.step, watch) as events,
         watch.bar(run.path.name, cfg.steps, now.step),
         memory_errors(model, cfg),
     ):
         while True:
             due = now.step % cfg.eval_every == 0 or now.step == cfg.steps
             if due and valid is not None and not now.evaluated:
-                scores = task.evaluate(model.eval(), state.measured(valid()))
+                scores = task.evaluate(model.eval(), MeasuredBatches(state, valid()))
                 health.check_scores(scores, now)
                 run.log({"step": now.step, "split": "valid", **scores, "wall": _wall(began, now)})
                 events.add("valid", scores, now.step)
@@ -93,7 +101,7 @@ def train(
             state.stop_if_asked()
             if now.step and now.step % cfg.checkpoint_every == 0:
                 state.save()
-            update = gradients(model, task, batches, free, cfg, now)
+            update = gradients(model, task, batches, free, cfg, now, processes)
             if health.allows(update, now):
                 apply_gradients(optimizer, update["lr"])
                 health.check_weights(free, now)
@@ -119,6 +127,7 @@ class _State:
     best: Tensors | None  # weights
     began: float
     cfg: TrainConfig
+    processes: Processes
     asked_to_stop: list[int] = field(default_factory=list)  # signals that have arrived
 
     def save(self, insist: bool = False) -> None:
@@ -126,14 +135,28 @@ class _State:
         self.saver.save(self.now, self.best if self.now.best_step != self.now.step else None, insist)
 
     def stop_if_asked(self) -> None:
-        if self.asked_to_stop:
+        if number := self.processes.agreed(self.asked_to_stop[0] if self.asked_to_stop else 0):
             self.save(insist=True)
-            raise Stopped(f"at step {self.now.step} of {self.cfg.steps}", self.asked_to_stop[0])
+            raise Stopped(f"at step {self.now.step} of {self.cfg.steps}", number)
 
-    def measured(self, valid: Iterable[B]) -> Iterator[B]:
-        for batch in valid:
-            self.stop_if_asked()  # an evaluation can take minutes; begun again, it gives the same
-            yield batch.to(self.cfg.device)
+
+@dataclass(frozen=True)
+class MeasuredBatches(Dealt[B]):
+    """Validation batches, which the processes share. An evaluation can take minutes; begun again, it gives the same."""
+
+    state: _State
+    batches: Sequence[B]
+
+    def __iter__(self) -> Iterator[B]:
+        for batch in self.batches:
+            self.state.stop_if_asked()
+            yield batch.to(self.state.cfg.device)
+
+    def map(self, function: Callable[[B], R]) -> Iterator[R]:
+        state = self.state
+        return state.processes.map(
+            lambda batch: function(batch.to(state.cfg.device)), self.batches, state.stop_if_asked
+        )
 
 
 def _best_after(scores: Mapping[str, Any], task: Task[M, B], model: M, now: Progress) -> Tensors | None:
@@ -146,19 +169,27 @@ def _best_after(scores: Mapping[str, Any], task: Task[M, B], model: M, now: Prog
 
 
 def gradients(
-    model: M, task: Task[M, B], batches: Batches[B], free: list[nn.Parameter], cfg: TrainConfig, now: Progress
+    model: M,
+    task: Task[M, B],
+    batches: Batches[B],
+    free: list[nn.Parameter],
+    cfg: TrainConfig,
+    now: Progress,
+    processes: Processes = ALL,
 ) -> dict[str, float]:
     """The gradients of the next step, accumulated over `accumulate` batches, divided by their total count and clipped."""
-    model.train()
     model.zero_grad()  # a skipped step leaves its gradients
-    total = count = 0.0
-    for micro in range(cfg.accumulate):
+
+    def backward(micro: int) -> Micro:
         torch.manual_seed(_seed(cfg.seed, now.step, micro))
         batch = batches(now.step * cfg.accumulate + micro).to(cfg.device)
-        loss, counted = task.loss(model, batch)
+        loss, counted = task.loss(model.train(), batch)  # a frozen base that reads the rows now has turned dropout off
         loss.backward()
-        total, count = total + float(loss.detach()), count + counted
-        now.tokens += batch.tokens
+        return float(loss.detach()), counted, batch.tokens
+
+    total = count = 0.0
+    for loss, counted, tokens in processes.accumulate(backward, cfg.accumulate, free):
+        total, count, now.tokens = total + loss, count + counted, now.tokens + tokens
     found = [p.grad for p in free if p.grad is not None]
     norm = float(nn.utils.get_total_norm(found)) / count
     torch._foreach_mul_(found, min(1.0, (cfg.clip or math.inf) / (norm + 1e-6)) / count)

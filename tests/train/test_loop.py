@@ -105,6 +105,22 @@ def test_a_language_model_starts_at_the_uniform_loss(tiny: Callable[..., Transfo
     assert first == pytest.approx(math.log(53), abs=0.05)
 
 
+def test_dropout_is_on_even_if_making_a_batch_has_turned_it_off(
+    tiny: Callable[..., TransformerConfig], tmp_path: Path
+) -> None:
+    """A frozen base reads all rows when the first batch is asked for: in a resumed run, that is within a step."""
+    seen = []
+
+    class Turned(Language):
+        def loss(self, model: Model, batch: Batch) -> Any:
+            seen.extend([model.training] if torch.is_grad_enabled() else [])  # evaluations aside
+            model.eval()  # as reading the rows does
+            return super().loss(model, batch)
+
+    fit("causal", tiny, tmp_path / "run", settings(steps=1, accumulate=3), Turned(None))
+    assert seen == [True, True, True]
+
+
 @pytest.mark.parametrize("tied", [True, False])
 def test_accumulating_four_small_batches_is_one_large_batch(
     tied: bool, tiny: Callable[..., TransformerConfig], tmp_path: Path
