@@ -26,38 +26,13 @@ DECODE = ("translate apply", "translate evaluate")
 EMBED, CLUSTER = ("embed",), ("cluster",)
 SEARCH = ("search",)
 AUDIT = ("audit",)
-TABLES = (*FINETUNE, *COMPARE, *WHICH, *AUDIT, "evaluate", "inspect", "export", "data check", "data table")  # with a column of labels  # fmt: skip
+# With a column of labels.
+TABLES = (*FINETUNE, *COMPARE, *WHICH, *AUDIT, "evaluate", "inspect", "export", "data check", "data table")
 FILES = (*TRAIN, *COMPARE, *WHICH, *AUDIT, *EMBED, *CLUSTER, *SEARCH, "predict", "evaluate", "inspect", "translate evaluate", "match evaluate", "data check", "data table", "label start")  # fmt: skip
 OPENS = (*PRETRAIN, *FINETUNE, *MATCH, *COMPARE, *WHICH, *TOWERS, *DECODE, *EMBED, *CLUSTER, *AUDIT, "export", "inspect", "generate", "predict", "evaluate", "params", "search", "match evaluate", "match classify", "label start")  # fmt: skip
 PNG, SVG, HTML = (".png",), (".svg",), (".html", ".htm")
-BARS = (
-    *TRAIN,
-    *STUDIES,
-    *WHICH,
-    *EMBED,
-    *CLUSTER,
-    *AUDIT,
-    "demo",
-    "predict",
-    "search",
-    "match evaluate",
-    "match classify",
-    "lab run",
-    "label start",
-)
-EVERY = (
-    *FILES,
-    *OPENS,
-    *BARS,
-    *LABELLING_VERBS,
-    "runs",
-    "serve",
-    "report",
-    "data list",
-    "data get",
-    "lab list",
-    "lab table",
-)
+BARS = (*TRAIN, *STUDIES, *WHICH, *EMBED, *CLUSTER, *AUDIT, "demo", "predict", "search", "match evaluate", "match classify", "lab run", "label start")  # fmt: skip
+EVERY = (*FILES, *OPENS, *BARS, *LABELLING_VERBS, "runs", "serve", "report", "data list", "data get", "lab list", "lab table")  # fmt: skip
 RUNS = ("export", "inspect", "generate", "predict", "evaluate", "match evaluate", "match classify", *DECODE)  # fmt: skip
 
 GROUPS: dict[str, tuple[Flag, ...]] = {

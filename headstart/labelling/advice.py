@@ -8,10 +8,8 @@ from headstart.labelling.curve import FEWEST, Gain
 from headstart.quantities import counted, points
 from headstart.schema import Frozen
 
-STOP = (
-    1.0,
-    2.0,
-)  # points that 100 more labels bring: less than the first is expected, and the interval ends below the second
+STOP = 1.0, 1.5  # points of 100 more labels: less than the first is expected, and the interval ends below the second
+ENOUGH = 40  # random rows, without which nobody is advised to stop: a curve of fewer is often flat by chance
 MORE = 50, 100  # labels
 
 
@@ -63,7 +61,7 @@ def advise(counts: dict[str, int], random: int, left: int, gains: Sequence[Gain]
         )
     told = ", ".join(_told(gain, first=i == 0) for i, gain in enumerate(gains))
     hundred = gains[-1]
-    if hundred.points < STOP[0] and hundred.high < STOP[1] and not missing:
+    if hundred.points < STOP[0] and hundred.high < STOP[1] and random >= ENOUGH and not missing:
         return True, f"Stop: {_told(hundred, first=True)}."
     also = f" No row is labelled {missing[0]} yet." if missing else ""
     return False, f"Go on: {told}.{also}"

@@ -38,6 +38,10 @@ def chosen_base(base: str) -> str:
     from headstart.hub.packs import pack_folder
 
     if base != AUTO:
+        if base != TFIDF:
+            from headstart.bases.at_hand import must_have_weights
+
+            must_have_weights([base])
         return base
     return PREFERRED if pack_folder(PREFERRED).exists() else TFIDF
 

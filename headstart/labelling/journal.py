@@ -68,6 +68,8 @@ class Journal:
         try:
             for line in whole.decode().splitlines():
                 self._take(line)
+            if not self.lines:
+                raise ValueError("no header")
         except (UnicodeDecodeError, ValueError, csv.Error):
             raise ModelError(f"{self.path}, line {self.lines + 1}: damaged.", "LABELLING_DAMAGED") from None
         self.read += len(whole)

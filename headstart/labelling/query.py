@@ -14,6 +14,7 @@ Shapes: N rows, C classes, D width.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -79,13 +80,11 @@ def margins(probabilities: Floats) -> Floats:
 
 def typical(vectors: Floats, free: Ints, labelled: Sequence[int], count: int) -> list[int]:
     """The densest row of each of the largest clusters that have no labelled row."""
-    from sklearn.cluster import KMeans
-
     rng = np.random.default_rng(len(labelled))
     some = np.sort(rng.permutation(free)[:CLUSTERED])
     both = np.concatenate([np.array(labelled, dtype=np.int64), some])
     clusters = min(len(labelled) + count, len(some))
-    place = KMeans(clusters, n_init=1, max_iter=30, random_state=0).fit_predict(vectors[both])
+    place, _ = _clusters(vectors[both], clusters)
     covered = set(place[: len(labelled)].tolist())
     sizes = np.bincount(place[len(labelled) :], minlength=clusters)
     open_ = [cluster for cluster in np.argsort(-sizes, kind="stable") if cluster not in covered and sizes[cluster]]
@@ -105,15 +104,23 @@ def _densest(vectors: Floats, members: Ints) -> int:
 
 def uncertain(vectors: Floats, free: Ints, uncertainty: Floats, count: int) -> list[int]:
     """The most uncertain rows, spread out."""
-    from sklearn.cluster import KMeans
-
     top = free[np.argsort(-uncertainty[free], kind="stable")[: SPREAD * count]]
     points = vectors[top].astype(np.float64)
-    clusters = KMeans(count, n_init=1, random_state=0).fit(points, sample_weight=uncertainty[top] + 1e-9)
-    apart = ((points[:, None] - clusters.cluster_centers_[None]) ** 2).sum(-1)  # (rows, count)
+    _, centres = _clusters(points, count, uncertainty[top] + 1e-9)
+    apart = ((points[:, None] - centres[None]) ** 2).sum(-1)  # (rows, count)
     found: list[int] = []
     for cluster in range(count):
         found.append(
             next(int(top[i]) for i in np.argsort(apart[:, cluster], kind="stable") if int(top[i]) not in found)
         )
     return sorted(found, key=lambda row: -uncertainty[row])
+
+
+def _clusters(points: Floats, count: int, weights: Floats | None = None) -> tuple[Ints, Floats]:
+    """The cluster of each point, and the centres, by k-means."""
+    from sklearn.cluster import KMeans
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of fewer distinct points than clusters
+        found = KMeans(count, n_init=1, max_iter=30, random_state=0).fit(points, sample_weight=weights)
+    return found.labels_, found.cluster_centers_

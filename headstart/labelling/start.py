@@ -43,6 +43,7 @@ def start(
     watch, out = watch or Watch(), Path(out)
     if os.path.lexists(out):
         raise UserError(f"{out} is there already. Choose another --out.", "FILE_EXISTS")
+    used = chosen_base(base)
     rows, column = _rows(Path(file), text_column, label_column, reading)
     names = list(dict.fromkeys([*labels, *sorted({label for _, _, label in rows if label})]))
     must_be_labels(names)
@@ -54,7 +55,6 @@ def start(
         known = [i for i, (_, _, label) in enumerate(kept) if label]
         drawn = dict.fromkeys([*known, *random_order(len(kept), seed).tolist()])
         kept = [kept[i] for i in sorted(list(drawn)[: max(MOST_ROWS, len(known))])]
-    used = chosen_base(base)
     found = features_of([text for _, text, _ in kept], names, used, watch)
     record = Record(format=FORMAT, file=Path(file).name, text_column=column, labels=names, base=used, rows=len(kept), seed=seed)  # fmt: skip
     _write(out, record, kept, found.vectors, found.words)

@@ -27,6 +27,7 @@ class Opened:
     session: Session
     made: float  # when the folder was made: another may stand there later
     held: dict[int, tuple[str, float]] = field(default_factory=dict)  # row: the tab, and until when
+    turn: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Labellings:
@@ -58,13 +59,11 @@ class Labellings:
             return opened
 
     def next(self, wanted: str, by: str, count: int, holding: Sequence[int]) -> list[Item]:
-        """Rows for a tab, beside those that it has and those that others have."""
+        """Rows for a tab: not those that it has `holding`, nor those that others have."""
         opened, now = self.open(wanted), time.monotonic()
-        with self._lock:
+        with opened.turn:  # one tab after the other, so that no two get the same row
             opened.held = {row: (tab, until) for row, (tab, until) in opened.held.items() if until > now}
             others = [row for row, (tab, _) in opened.held.items() if tab != by]
-        found = opened.session.next(count, [*others, *holding])
-        with self._lock:
-            for item in found:
-                opened.held[item.row] = by, now + HELD
+            found = opened.session.next(count, [*others, *holding])
+            opened.held |= {item.row: (by, now + HELD) for item in found}
         return found
