@@ -85,16 +85,14 @@ def simulate(features: Features, targets: Ints, choose: Choose, repeat: int, las
     held_out = Classifier(Features(features.vectors[test], features.words[test]), classes)
     order, labelled, trial = query.random_order(len(pool), repeat), list[int](), Trial()
     while len(labelled) < last:
-        model = classifier.fit(labelled, targets[pool[labelled]].tolist())
-        found = classifier.probabilities(model)
+        aside = set(query.random_part(order, len(labelled)).tolist())
+        known = [row for row in labelled if row not in aside]
+        found = classifier.probabilities(classifier.fit(known, targets[pool[known]].tolist()))
 
         def pick(
-            taken: set[int],
-            count: int,
-            found: NDArray[np.float64] | None = found,
-            labelled: tuple[int, ...] = tuple(labelled),
+            taken: set[int], count: int, found: NDArray[np.float64] | None = found, known: list[int] = known
         ) -> list[int]:
-            return choose(classifier, found, list(labelled), taken, count)
+            return choose(classifier, found, known, taken, count)
 
         labelled += [row for row, _ in query.interleaved(len(labelled), REFIT, order, set(labelled), set(), pick)]
         count, truth = len(labelled), targets[pool[labelled]].tolist()

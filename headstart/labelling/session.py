@@ -79,7 +79,7 @@ class Session:
         self.journal = Journal(path / "labels.csv")
         self.turn = threading.Lock()  # of the journal, for a moment
         self.work = threading.Lock()  # of fits, which may take a second; answers do not wait for them
-        self._fitted: tuple[tuple[int, ...], query.Floats | None] | None = None
+        self._fitted: tuple[tuple[int, ...], list[int], query.Floats | None] | None = None
         self._status: tuple[int, Status] | None = None
 
     @classmethod
@@ -137,8 +137,7 @@ class Session:
         now = self._now()
         with self.work:
             answered = {self.places[row] for row in now.answered if row in self.places}
-            probabilities = self._probabilities(now.labelled)
-            places = [self.places[answer.row] for answer in now.labelled]
+            places, probabilities = self._chosen(now.labelled)
 
             def choose(taken: set[int], wanted: int) -> list[int]:
                 return query.choose(self.classifier.inputs, probabilities, places, taken, wanted)
@@ -210,16 +209,16 @@ class Session:
             stop=stop, advice=advice, seconds=time.perf_counter() - began,
         )  # fmt: skip
 
-    def _probabilities(self, labelled: Sequence[Answer]) -> query.Floats | None:
-        """Of all rows, by the classifier of the last REFIT * k labels."""
+    def _chosen(self, labelled: Sequence[Answer]) -> tuple[list[int], query.Floats | None]:
+        """The labelled places outside of the random part, and the probabilities of all rows by them; as of the last REFIT * k labels."""
         counted = labelled[: len(labelled) - len(labelled) % REFIT]
         key = tuple(answer.line for answer in counted)
         if self._fitted is None or self._fitted[0] != key:
-            names = self.record.labels
-            places = [self.places[answer.row] for answer in counted]
-            model = self.classifier.fit(places, [names.index(str(answer.label)) for answer in counted])
-            self._fitted = key, self.classifier.probabilities(model)
-        return self._fitted[1]
+            random, names = self._random(counted), self.record.labels
+            known = {self.places[a.row]: names.index(str(a.label)) for a in counted if self.places[a.row] not in random}
+            model = self.classifier.fit(list(known), list(known.values()))
+            self._fitted = key, list(known), self.classifier.probabilities(model)
+        return self._fitted[1:]
 
     def _own(self, labelled: Sequence[Answer]) -> int:
         """Labels that were given here; those of the file are no reason to ask for random rows."""

@@ -11,11 +11,11 @@ from headstart.labelling.session import Session
 from headstart.labelling.start import start
 
 WORDS = {
-    "food": "soup bread fish cake salt oven lunch plate sugar dinner".split(),
-    "sport": "goal match team coach ball league score player win race".split(),
-    "tech": "phone chip software screen network code laptop data robot cloud".split(),
+    "food": ["soup", "bread", "fish", "cake", "salt", "oven", "lunch", "plate", "sugar", "dinner"],
+    "sport": ["goal", "match", "team", "coach", "ball", "league", "score", "player", "win", "race"],
+    "tech": ["phone", "chip", "software", "screen", "network", "code", "laptop", "data", "robot", "cloud"],
 }
-EVERYWHERE = "today people said with year more people after new very".split()
+EVERYWHERE = ["today", "people", "said", "with", "year", "more", "people", "after", "new", "very"]
 
 
 def texts(count: int, seed: int = 0) -> list[tuple[str, str]]:
