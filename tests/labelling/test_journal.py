@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import random
 import subprocess
@@ -60,6 +61,9 @@ def test_undo_takes_back_nothing_of_another_author(journal: Journal) -> None:
     assert now(journal) == {1: "a"}
     with pytest.raises(DataError, match="by two"):
         journal.undo(1, "two")
+    journal.label(1, "b", "two")
+    journal.undo(1, "one")
+    assert now(journal) == {1: "b"}
 
 
 def test_the_same_answer_again_changes_nothing(journal: Journal) -> None:
@@ -135,6 +139,17 @@ def test_processes_that_write_at_once_lose_nothing_of_each_other(journal: Journa
     for child in children:
         child.communicate(timeout=120)
     assert now(journal) == {1000 * i + k: f"label {(1000 * i + k) % 7}" for i in range(4) for k in range(60)}
+
+
+def test_a_writer_waits_for_its_turn(journal: Journal) -> None:
+    with journal.path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        child = begin(journal.path, 1, 1, "tab-1")
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(1.0)
+        assert now(journal) == {}
+    assert child.communicate(timeout=60)[0] == "1\n"
+    assert now(journal) == {1: "label 1"}
 
 
 def killed(journal: Journal, kills: int, seed: int) -> None:
