@@ -161,13 +161,14 @@ def test_kills_of_the_server_lose_no_acknowledged_label(place: Path, start: Call
     for kill in range(10):
         child, http = start(place)
         where = path_of(http)
-        killer = threading.Timer(rng.uniform(0.05, 1.0), child.kill)
-        killer.start()
+        killer = threading.Timer(rng.uniform(0, 0.3), child.kill)
         try:
             while len(acknowledged) < 140:
                 [item] = ask(http, where, f"tab-{kill}")
                 if give(http, where, f"tab-{kill}", item["row"]).status_code == 200:
                     acknowledged[item["row"]] = TRUTH[item["row"]]
+                if not killer.is_alive():  # from the first answer on: a busy machine takes long to begin
+                    killer.start()
         except httpx2.TransportError:
             pass
         killer.join()
