@@ -63,13 +63,21 @@ def interleaved(labels: int, count: int, order: Ints, answered: set[int], held: 
 
 
 def choose(
-    vectors: Floats, probabilities: Floats | None, labelled: Sequence[int], taken: set[int], count: int
+    vectors: Floats,
+    probabilities: Floats | None,
+    labelled: Sequence[int],
+    taken: set[int],
+    count: int,
+    start: int = START,
 ) -> list[int]:
-    """The rows that pay most, of those that are not taken; `labelled` are those that were chosen before."""
+    """The rows that pay most, of those that are not taken; `labelled` are those that were chosen before.
+
+    The first `start` are typical ones; 0, where zero-shot probabilities are there from the beginning.
+    """
     free = np.array([row for row in range(len(vectors)) if row not in taken], dtype=np.int64)
     if len(free) <= count:
         return [int(row) for row in free]
-    if probabilities is None or len(labelled) < START:
+    if probabilities is None or len(labelled) < start:
         return typical(vectors, free, labelled, count)
     return uncertain(vectors, free, margins(probabilities), count)
 

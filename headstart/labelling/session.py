@@ -140,7 +140,8 @@ class Session:
             places, probabilities = self._chosen(now.labelled)
 
             def choose(taken: set[int], wanted: int) -> list[int]:
-                return query.choose(self.classifier.inputs, probabilities, places, taken, wanted)
+                start = 0 if self.classifier.words.size else query.START
+                return query.choose(self.classifier.inputs, probabilities, places, taken, wanted, start)
 
             taken = {self.places[row] for row in held if row in self.places}
             found = query.interleaved(self._own(now.labelled), count, self.order, answered, taken, choose)

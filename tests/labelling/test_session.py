@@ -131,6 +131,9 @@ def test_zero_shot_answers_start_the_loop(session: Session) -> None:
     session.classifier = Classifier(Features(plain.inputs, words.astype(np.float32)), 3)
     assert session.classifier.inputs.shape[1] == plain.inputs.shape[1] + 3
     assert session.status().zero_shot
+    first = [session.places[item.row] for item in session.next(8) if not item.random]
+    unsure = np.argsort(-query.margins(words))[: query.SPREAD * query.BATCH]
+    assert set(first) <= set(unsure.tolist())
     answer(session, query.START)
     hits = {}
     for name, classifier in (("plain", plain), ("zero-shot", session.classifier)):
