@@ -16,7 +16,7 @@ import headstart
 
 PACKAGE = Path(headstart.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
-FLOORS = ["errors", "quantities", "schema", "shapes", "config", "hub", "text", "show", "images", "models", "tasks", "runs", "bases", "train", "jobs", "use", "study", "labs", "serve", "cli"]  # fmt: skip
+FLOORS = ["errors", "quantities", "schema", "shapes", "config", "hub", "text", "show", "images", "models", "tasks", "runs", "bases", "train", "jobs", "use", "labelling", "study", "labs", "serve", "cli"]  # fmt: skip
 
 
 def floor(file: Path) -> int | None:

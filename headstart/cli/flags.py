@@ -14,6 +14,7 @@ from typing import Any
 
 from headstart.cli.complete import packs, runs
 from headstart.cli.flag import Flag
+from headstart.cli.label_flags import LABELLING, LABELLING_VERBS
 from headstart.cli.settings import label_count, label_words, placed, placed_base, rate, template
 
 TRAIN = ("pretrain", "finetune", "translate train", "match train")
@@ -26,12 +27,13 @@ EMBED, CLUSTER = ("embed",), ("cluster",)
 SEARCH = ("search",)
 AUDIT = ("audit",)
 WORK = ("work",)
-TABLES = (*FINETUNE, *COMPARE, *WHICH, *AUDIT, "evaluate", "inspect", "export", "data check", "data table")  # fmt: skip  # with a column of labels
-FILES = (*TRAIN, *COMPARE, *WHICH, *AUDIT, *EMBED, *CLUSTER, *SEARCH, "predict", "evaluate", "inspect", "translate evaluate", "match evaluate", "data check", "data table")  # fmt: skip
-OPENS = (*PRETRAIN, *FINETUNE, *MATCH, *COMPARE, *WHICH, *TOWERS, *DECODE, *EMBED, *CLUSTER, *AUDIT, "export", "inspect", "generate", "predict", "evaluate", "params", "search", "match evaluate", "match classify")  # fmt: skip
+# With a column of labels.
+TABLES = (*FINETUNE, *COMPARE, *WHICH, *AUDIT, "evaluate", "inspect", "export", "data check", "data table")
+FILES = (*TRAIN, *COMPARE, *WHICH, *AUDIT, *EMBED, *CLUSTER, *SEARCH, "predict", "evaluate", "inspect", "translate evaluate", "match evaluate", "data check", "data table", "label start")  # fmt: skip
+OPENS = (*PRETRAIN, *FINETUNE, *MATCH, *COMPARE, *WHICH, *TOWERS, *DECODE, *EMBED, *CLUSTER, *AUDIT, "export", "inspect", "generate", "predict", "evaluate", "params", "search", "match evaluate", "match classify", "label start")  # fmt: skip
 PNG, SVG, HTML = (".png",), (".svg",), (".html", ".htm")
-BARS = (*TRAIN, *WORK, *STUDIES, *WHICH, *EMBED, *CLUSTER, *AUDIT, "demo", "predict", "search", "match evaluate", "match classify", "lab run")  # fmt: skip
-EVERY = (*FILES, *OPENS, *BARS, "runs", "serve", "report", "data list", "data get", "lab list", "lab table")
+BARS = (*TRAIN, *WORK, *STUDIES, *WHICH, *EMBED, *CLUSTER, *AUDIT, "demo", "predict", "search", "match evaluate", "match classify", "lab run", "label start")  # fmt: skip
+EVERY = (*FILES, *OPENS, *BARS, *LABELLING_VERBS, "runs", "serve", "report", "data list", "data get", "lab list", "lab table")  # fmt: skip
 RUNS = ("export", "inspect", "generate", "predict", "evaluate", "match evaluate", "match classify", *DECODE)  # fmt: skip
 
 GROUPS: dict[str, tuple[Flag, ...]] = {
@@ -311,6 +313,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--json", "Print the result as JSON.", EVERY, kind=bool),
         Flag("--quiet", "No progress, no notes.", BARS, kind=bool),
     ),
+    "Labelling": LABELLING,
     "Server": (
         Flag("--host", "Address to listen on; one that other machines reach needs the token.", ("serve",), default="127.0.0.1"),
         Flag("--port", "Port to listen on.", ("serve",), kind=int, default=8642, least=1, most=65535),

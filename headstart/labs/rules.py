@@ -61,6 +61,13 @@ VERBS: Mapping[str, Verb] = {
     "audit": Verb(
         ("read",), read="--base --test --apply", write="--out", text=COLUMNS, switch="--overwrite --strip-nul --quiet"
     ),
+    "label start": Verb(
+        ("read",), read="--base", write="--out", text=f"--labels --seed {COLUMNS}", switch="--strip-nul --quiet"
+    ),
+    "label next": Verb(("read",), text="--count"),
+    "label add": Verb(("write", "text", "text"), text="--by", switch="--skip --undo"),
+    "label status": Verb(("read",)),
+    "label export": Verb(("read",), write="--out --test", switch="--overwrite"),
     "compare": Verb(
         ("read",),
         read="--base --corpus --teacher --vectors --valid --test",

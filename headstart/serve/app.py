@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from headstart import __version__
 from headstart.errors import UserError
-from headstart.serve import api, openai, pages, scoring
+from headstart.serve import api, label, openai, pages, scoring
 from headstart.serve.guard import Guard, Stop
 from headstart.serve.problems import BUG, error_schema, invalid, problem, scrubbed, status_of
 from headstart.serve.settings import Settings
@@ -42,7 +42,7 @@ def make_app(settings: Settings) -> ASGIApp:
         responses=error_schema(),
     )  # fmt: skip
     app.state.studio = studio
-    for router in (api.router, openai.router, scoring.router, pages.router):
+    for router in (api.router, openai.router, scoring.router, label.router, pages.router):
         app.include_router(router)
     app.add_api_route("/openapi.json", lambda: app.openapi(), include_in_schema=False)
     app.add_api_route("/static/{name}", static_file, include_in_schema=False)

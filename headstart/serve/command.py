@@ -13,7 +13,7 @@ from typing import TypedDict
 from headstart.errors import ConfigError
 from headstart.serve.files import Files
 from headstart.serve.registry import Registry
-from headstart.serve.requests import CompareJob, FinetuneJob, PretrainJob
+from headstart.serve.requests import CompareJob, FinetuneJob, LabellingRequest, PretrainJob
 
 Job = CompareJob | PretrainJob | FinetuneJob
 VALUES = {  # flags of one value, by the field that gives it
@@ -66,6 +66,20 @@ def command_of(job: Job, files: Files, registry: Registry, out: Path) -> list[st
     return [*words, f"--out={out}"]
 
 
+def labelling_command(asked: LabellingRequest, files: Files, registry: Registry) -> tuple[list[str], Path]:
+    """The words after `headstart` that start a labelling session, and its folder."""
+    file = files.get(asked.data).path
+    if comma := next((name for name in asked.labels if "," in name), None):
+        raise ConfigError(f"'{comma}' cannot be a label here: it has a comma.")
+    out = registry.folder / asked.name if asked.name else _free(registry.folder, f"label-{file.stem.lower()}")
+    base = asked.base or "auto"
+    words = ["label", "start", str(file), f"--base={base if base in ('auto', 'tfidf') else _base(base, registry)}"]
+    words += [f"--labels={','.join(asked.labels)}"] if asked.labels else []
+    words += [f"--text-column={asked.text_column}"] if asked.text_column else []
+    words += [f"--label-column={asked.label_column}"] if asked.label_column else []
+    return [*words, f"--out={out}"], out
+
+
 def shown_command(words: Sequence[str], folder: Path) -> str:
     """A command to copy, for a shell in the folder above that of the runs."""
     root = f"{folder.absolute()}/"
@@ -77,7 +91,12 @@ def free_place(job: Job, folder: Path, files: Files) -> Path:
     if job.name:
         return folder / job.name
     source = files.get(job.corpus[0] if isinstance(job, PretrainJob) else job.data).path.stem.lower()
-    stem = f"{'study' if job.verb == 'compare' else job.verb}-{source}"[:36].strip("-")
+    return _free(folder, f"{'study' if job.verb == 'compare' else job.verb}-{source}")
+
+
+def _free(folder: Path, name: str) -> Path:
+    """A folder of this name, or of one with a number behind it, that is not there."""
+    stem = name[:36].strip("-")
     names = [stem, *(f"{stem}-{i}" for i in range(2, 1000))]
     return next(folder / name for name in names if not (folder / name).exists())
 

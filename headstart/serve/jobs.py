@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Literal, NotRequired, TypedDict
 
 from headstart.errors import ModelError, UserError
+from headstart.labelling.session import RECORD
 from headstart.regular_file import read_regular
 from headstart.runs.disk import make_folder, write_file
 from headstart.runs.kinds import KINDS
@@ -190,7 +191,7 @@ class Jobs:
             progress = study_progress(out)
             if progress["stage"] == "finished" and (out / "results.json").exists():
                 return "finished"
-        elif Run(out).finished:
+        elif Run(out).finished or (out / RECORD).is_file():
             return "finished"
         return "failed" if error and error["code"] != "STOPPED" else "stopped"
 

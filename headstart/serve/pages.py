@@ -84,7 +84,7 @@ def live(request: Request, job: Id) -> HTMLResponse:
     """A job as it goes on; the script follows its events."""
     studio = studio_of(request)
     found = studio.jobs.get(job)
-    made = "studies" if found["verb"] == "compare" else "runs"
+    made = {"compare": "studies", "label": "label"}.get(found["verb"], "runs")
     return page(request, "job.html.j2", title=found["name"], job=found, made=made)
 
 

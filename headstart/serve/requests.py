@@ -185,3 +185,32 @@ class FinetuneJob(Rows):
 
 
 JobRequest = Annotated[CompareJob | PretrainJob | FinetuneJob, Field(discriminator="verb")]
+
+
+LabelName = Annotated[str, Field(min_length=1, max_length=60)]
+Author = Annotated[str, Field(pattern=r"^[a-z0-9-]{1,32}$")]  # of a tab
+RowNumber = Annotated[int, Field(ge=1, le=2**31)]
+
+
+class LabellingRequest(Body):
+    """A labelling session: `headstart label start`."""
+
+    data: FileId
+    name: Name | None = None
+    labels: Annotated[list[LabelName], Field(max_length=50)] = []
+    base: Base | None = None  # an id of GET /api/bases, tfidf or auto
+    text_column: Column | None = None
+    label_column: Column | None = None
+
+
+class NextRequest(Body):
+    by: Author
+    count: Annotated[int, Field(ge=1, le=20)] = 1
+    holding: Annotated[list[RowNumber], Field(max_length=40)] = []  # rows that the tab has already
+
+
+class AnswerRequest(Body):
+    by: Author
+    row: RowNumber
+    event: Literal["label", "skip", "undo"]
+    label: LabelName | None = None

@@ -12,6 +12,7 @@ from fastapi import Request
 
 from headstart.serve.files import Files
 from headstart.serve.jobs import Jobs
+from headstart.serve.labellings import Labellings
 from headstart.serve.metrics import Metrics
 from headstart.serve.models import Models
 from headstart.serve.problems import Refused
@@ -31,12 +32,14 @@ class Studio:
     jobs: Jobs
     models: Models
     worker: Worker
+    labellings: Labellings
 
     @classmethod
     def open(cls, settings: Settings) -> Studio:
         metrics, registry = Metrics(), Registry(settings.folder)
         files, jobs = Files(settings.folder, settings.limits.files), Jobs(registry, settings.limits.jobs)
-        return cls(settings, metrics, registry, files, jobs, Models(settings.memory), Worker(settings.limits, metrics))
+        models, worker = Models(settings.memory), Worker(settings.limits, metrics)
+        return cls(settings, metrics, registry, files, jobs, models, worker, Labellings(registry))
 
     async def model(self, wanted: str | None, *jobs: str) -> Model:
         """The model that a request names, or the newest of a kind that it can mean."""

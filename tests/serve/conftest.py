@@ -18,10 +18,12 @@ from starlette.testclient import TestClient
 
 from headstart.config import FinetuneConfig, PretrainConfig
 from headstart.jobs.job import run_job
+from headstart.labelling.start import start as start_session
 from headstart.schema import parse
 from headstart.serve.app import make_app
 from headstart.serve.settings import Settings
 from headstart.study.study import compare
+from tests.labelling.conftest import texts as topic_texts
 
 TOKEN = "t" * 43
 ADDRESS = "http://127.0.0.1:8642"
@@ -32,7 +34,7 @@ TRAIN = {"threads": 1, "tensorboard": False}
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs called base and tuned, and a study called study; to be copied, not changed."""
+    """Runs called base and tuned, a study called study, a labelling session called topics; to be copied, not changed."""
     folder = tmp_path_factory.mktemp("made") / "runs"
     corpus, rows = folder.parent / "corpus.txt", folder.parent / "rows.csv"
     corpus.write_text("\n".join(TEXTS * 3), "utf-8")
@@ -51,6 +53,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_job(parse(PretrainConfig, settings), folder / "base")
     tuned = {"base": str(folder / "base"), "data": {"train": str(rows)}, "epochs": 2, "train": TRAIN, "least_steps": 5}
     run_job(parse(FinetuneConfig, tuned), folder / "tuned")
+    topics = folder.parent / "topics.txt"
+    topics.write_text("\n".join(text for text, _ in topic_texts(40)), "utf-8")
+    start_session(topics, ("food", "sport"), folder / "topics", "tfidf").add(1, "food", "cli")
     few = {"seeds": 2, "least_steps": 5, "finetune": {"epochs": 1, "train": TRAIN}}
     compare(TEXTS * 3, LABELS * 3, folder / "base", ("majority", "tfidf", "full"), folder / "study", **few)
     return folder
@@ -99,8 +104,10 @@ def shared(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tes
 
 @pytest.fixture(scope="session")
 def ids(shared: TestClient) -> dict[str, str]:
-    """The ids of its runs and studies by name."""
-    return {entry["name"]: entry["id"] for entry in shared.get("/api/runs").json()}
+    """The ids of its runs, studies and labelling sessions by name."""
+    return {
+        entry["name"]: entry["id"] for kind in ("runs", "labellings") for entry in shared.get(f"/api/{kind}").json()
+    }
 
 
 @pytest.fixture

@@ -235,7 +235,7 @@ def test_R5_every_get_has_no_effect(client: TestClient, folder: Path, ids: dict[
     file = client.put("/api/files?name=a.csv", content=rows_csv, headers=UPLOAD).json()["id"]
     cell = next(m["id"] for m in client.get("/v1/models").json()["data"] if "cells" in m["name"])
     before, called = disk(folder), 0
-    places = {"job": "base", "run": "base", "study": "study", "model": "tuned"}
+    places = {"job": "base", "run": "base", "study": "study", "model": "tuned", "labelling": "topics"}
     for route in flat(client.app.app.routes):
         if "GET" not in route.methods:
             continue

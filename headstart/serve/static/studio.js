@@ -38,7 +38,7 @@ export function time(seconds) {
 }
 
 const SVG = "http://www.w3.org/2000/svg";
-function part(tag, attributes, text) {
+export function part(tag, attributes, text) {
   const element = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   if (text !== undefined) element.textContent = text;
