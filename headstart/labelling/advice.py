@@ -23,7 +23,7 @@ class Point(Frozen):
 
 
 class Expected(Frozen):
-    """Points of accuracy that so many more labels bring, and their 90 % interval."""
+    """Points of accuracy that so many more labels bring, and an interval that held them in 81 % of simulated sessions."""
 
     labels: int
     points: float

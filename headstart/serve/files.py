@@ -12,24 +12,30 @@ import os
 import re
 import secrets
 import shutil
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
-from headstart.data import LabelledConfig
+from headstart.data import LabelledConfig, Task
 from headstart.errors import DataError
 from headstart.regular_file import read_regular
 from headstart.runs.disk import attempt, make_folder, sync_folder, write_file
 from headstart.serve.problems import Refused
 from headstart.serve.settings import OWN
+from headstart.study.plan import usual_arms
+from headstart.text.classes import found_task
 from headstart.text.data_check import check_data
 from headstart.text.files import Reading
 from headstart.text.hygiene import HygieneReport
 from headstart.text.read import LABEL_COLUMNS, TEXT_COLUMNS, read_examples
 from headstart.text.tables import column_names, find_column, header_of, is_table
+from headstart.text.tagged import COLUMNS as TAGGED
+from headstart.text.tagged import is_tagged
+from headstart.text.text_pair import is_paired, wanted_texts
 
-ENDINGS = (".csv", ".tsv", ".tab", ".json", ".jsonl", ".ndjson", ".parquet", ".txt")
+ENDINGS = (".csv", ".tsv", ".tab", ".json", ".jsonl", ".ndjson", ".parquet", ".txt", *TAGGED)
 FOLDER = "files"
 FILE_ID = r"^[0-9a-f]{64}$"
 PREVIEWED = 10  # rows
@@ -56,6 +62,8 @@ class Preview(TypedDict):
     rows: list[PreviewRow]
     check: HygieneReport
     notes: list[str]
+    task: Task
+    arms: list[str]  # of a study that names none
 
 
 class Files:
@@ -105,7 +113,7 @@ class Files:
 
     def preview(self, wanted: str, text_column: str | None = None, label_column: str | None = None) -> Preview:
         """The first rows, the columns that were found, and what `headstart data check` reports."""
-        file, reading = self.get(wanted), Reading(LabelledConfig(train=""))
+        file, reading, named = self.get(wanted), Reading(LabelledConfig(train="")), text_column
         report = check_data({"train": str(file.path)}, "line", text_column, label_column, reading)
         examples = read_examples(file.path, "line", text_column, label_column, reading)
         columns: list[str] = []
@@ -114,10 +122,17 @@ class Files:
             columns = column_names(file.path, reading)
             text_column = next(iter(find_column(header, (text_column, TEXT_COLUMNS, "--text-column"))), None)
             label_column = next(iter(find_column(header, (label_column, LABEL_COLUMNS, "--label-column"))), None)
+        paired = is_paired([e.text for e in examples[:1]])
+        if paired:
+            both = wanted_texts(header_of(file.path, reading), named, TEXT_COLUMNS)
+            text_column = ",".join(find_column(header_of(file.path, reading), column)[0] for column in both)
+            columns = [text_column, *columns]
+        tagged = is_tagged(file.path, named, label_column, reading)
+        task = "tag" if tagged else found_task(Counter(e.label for e in examples), label_column)[0]
         rows: list[PreviewRow] = [{"text": e.text[:SHOWN], "label": e.label} for e in examples[:PREVIEWED]]
         return {
             "columns": columns, "text_column": text_column, "label_column": label_column, "rows": rows, "check": report,
-            "notes": reading.notes(),
+            "notes": reading.notes(), "task": task, "arms": list(usual_arms(task, paired)),
         }  # fmt: skip
 
     def _upload(self, place: Path) -> Upload:

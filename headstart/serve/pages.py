@@ -22,7 +22,7 @@ from headstart.runs.run import Run
 from headstart.serve.registry import ID, Entry
 from headstart.serve.studio import Studio, studio_of
 from headstart.show.page import templates
-from headstart.study.plan import ARMS
+from headstart.study.plan import ARMS, USUAL
 from headstart.study.verdict import headline
 from headstart.text.visible import shown
 
@@ -71,7 +71,7 @@ def _headline(entry: Entry) -> str:
 
 @router.get("/new")
 def new_study(request: Request) -> HTMLResponse:
-    return page(request, "new.html.j2", title="New study", arms=[arm for arm in ARMS if arm != "last:K"], default=("majority", "tfidf", "scratch", "frozen", "full"))  # fmt: skip
+    return page(request, "new.html.j2", title="New study", arms=[arm for arm in ARMS if arm != "last:K"], default=USUAL)  # fmt: skip
 
 
 @router.get("/jobs")

@@ -37,8 +37,6 @@ from headstart.strict_json import to_json
 from headstart.study.baselines import refuse_impossible, write_baseline
 from headstart.study.joined import write_joined
 from headstart.study.plan import (
-    ARMS,
-    PAIRED_ARMS,
     PROMPTED_ARMS,
     Arm,
     BaseRun,
@@ -50,6 +48,7 @@ from headstart.study.plan import (
     leading_score,
     named_bases,
     trials,
+    usual_arms,
 )
 from headstart.study.run import Cells, Engine, Planned, study_folder
 from headstart.study.taken import BaseFacts, StudyFile
@@ -148,15 +147,10 @@ def with_usual_arms(cfg: StudyConfig, watch: Watch) -> StudyConfig:
     if "arms" in cfg.model_fields_set:
         return cfg
     data = split_labelled(cfg.data)
-    if data.paired:
-        own = [arm for arm in PAIRED_ARMS if arm != "bi-encoder" or cfg.bases or cfg.pretrain]
-        cfg = cfg.model_copy(update={"arms": tuple(sorted({*cfg.arms, *own}, key=ARMS.index))})
-    if data.target.task != "classify":
-        others = (
-            {"majority": "most-frequent-tag", "tfidf": "crf"} if data.target.task == "tag" else {"majority": "constant"}
-        )
-        return cfg.model_copy(update={"arms": tuple(others.get(arm, arm) for arm in cfg.arms)})
-    if data.paired or not cfg.bases or not all(_asks_well(base) for base in cfg.bases):
+    based = bool(cfg.bases or cfg.pretrain)
+    cfg = cfg.model_copy(update={"arms": usual_arms(data.target.task, data.paired, based)})
+    prompted = data.target.task == "classify" and not data.paired
+    if not prompted or not cfg.bases or not all(_asks_well(base) for base in cfg.bases):
         return cfg
     try:
         prompts_for(data.labels, True, cfg.prompts, cfg.label_words)

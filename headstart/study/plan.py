@@ -16,7 +16,7 @@ from typing import Any, Self
 from pydantic import Field, field_validator, model_validator
 
 from headstart.config import PROMPTED_STEPS, FinetuneConfig, Objective, PretrainConfig
-from headstart.data import LabelledConfig
+from headstart.data import LabelledConfig, Task
 from headstart.errors import ConfigError
 from headstart.prompts import AUTO, must_be_template
 from headstart.schema import Frozen, merge, parse
@@ -40,6 +40,7 @@ ARMS = (*BASELINES, *TUNED, *NO_MODEL, "zero-shot", *PROMPTED_ARMS)
 ARM = "|".join(ARMS).replace("last:K", r"last:[1-9]\d*")
 # What an arm is without the one thing that it adds: TF-IDF, or labels.
 PARTNERS = {"hybrid": "frozen", "stack": "full", **dict.fromkeys(PROMPTED_ARMS, "zero-shot")}
+USUAL = ("majority", "tfidf", "scratch", "frozen", "full")  # where none is named; of other tasks, usual_arms
 SCOPES = {  # what a trained arm trains, where it is not called the same
     "scratch": "full",
     "frozen": "head",
@@ -74,7 +75,7 @@ class StudyConfig(Frozen):
 
     data: LabelledConfig
     bases: tuple[str, ...] = ()  # runs or external models; those pretrained by the study itself come after them
-    arms: tuple[str, ...] = ("majority", "tfidf", "scratch", "frozen", "full")  # or others of ARMS
+    arms: tuple[str, ...] = USUAL  # or others of ARMS
     seeds: int = Field(5, ge=1)
     labels: tuple[int, ...] = (0,)  # training rows, validation rows included; 0 = all
     prompts: tuple[
@@ -201,6 +202,19 @@ class Cell:
         base = [self.arm.base.name] if self.arm.base else []
         words = [_plain("-".join([self.arm.kind, *base])), "none" if self.labels is None else str(self.labels or "all")]
         return "~".join([*words, f"rate-{self.rate:g}" if self.trial else str(self.seed)])
+
+
+def usual_arms(task: Task, paired: bool, based: bool = True) -> tuple[str, ...]:
+    """The arms of a study that names none, without those of a prompt; `based`: there is a base.
+
+    >>> usual_arms("tag", paired=False)
+    ('most-frequent-tag', 'crf', 'scratch', 'frozen', 'full')
+    """
+    others = {"tag": {"majority": "most-frequent-tag", "tfidf": "crf"}, "classify": {}}.get(
+        task, {"majority": "constant"}
+    )
+    own = [arm for arm in PAIRED_ARMS if arm != "bi-encoder" or based] if paired else []
+    return tuple(sorted([*(others.get(arm, arm) for arm in USUAL), *own], key=ARMS.index))
 
 
 def arms_of(cfg: StudyConfig, bases: list[BaseRun]) -> list[Arm]:

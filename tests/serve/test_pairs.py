@@ -63,3 +63,43 @@ def test_the_page_of_such_a_model_has_two_boxes(
     page.wait_for_selector("#labels meter")
     assert page.locator("#labels meter").count() == 2
     assert page.faults == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "task", "arms", "column"),
+    [
+        ("rows.csv", "text1,text2,label\na,b,yes\nc,d,no\n", "classify", {"overlap", "second-only", "bi-encoder"}, "text1,text2"),
+        ("rows.conll", "Ada B-PER\nwrote O\n\nOmar B-PER\nleft O\n", "tag", {"crf", "most-frequent-tag"}, None),
+        ("rows.csv", "text,labels\na,x|y\nb,y|z\nc,x|z\nd,z\n", "multilabel", {"constant", "tfidf"}, "text"),
+        ("rows.csv", "text,label\na,x\nb,y\n", "classify", {"majority", "tfidf"}, "text"),
+    ],
+)  # fmt: skip
+def test_the_check_of_a_file_names_the_task_and_the_arms_that_suit_it(
+    client: Any, name: str, text: str, task: str, arms: set[str], column: str | None
+) -> None:
+    headers = {"content-type": "application/octet-stream"}
+    made = client.put(f"/api/files?name={name}", content=text.encode(), headers=headers)
+    assert made.status_code in (200, 201), made.text
+    found = client.get(f"/api/files/{made.json()['id']}/check").json()
+    assert (found["task"], found["text_column"]) == (task, column)
+    assert arms <= set(found["arms"])
+    assert ("tfidf" in found["arms"]) is (task != "tag")
+
+
+def test_a_new_study_of_pairs_starts_with_their_arms(
+    tmp_path: Path,
+    browse: Callable[..., Any],  # noqa: F811
+    start: Callable[..., Server],
+) -> None:
+    rows = tmp_path / "pairs.csv"
+    rows.write_text("text1,text2,label\nthe soup,it was cold,yes\nthe fish,it was warm,no\n")
+    page = browse(start(tmp_path / "runs"))
+    follow(page, page.get_by_role("link", name="New study").first)
+    page.set_input_files("#file", rows)
+    page.wait_for_selector("#rows tr")
+    assert page.input_value("#text-column") == "text1,text2"
+    assert page.is_checked("input[value='second-only']")
+    page.select_option("#text-column", "text2")
+    page.wait_for_selector("#rows td:text-is('it was cold')")
+    assert not page.is_checked("input[value='second-only']")
+    assert page.faults == []

@@ -34,6 +34,7 @@ async function check(columns = {}) {
   $("counts").textContent = `${part.rows} rows; ${labels.join(", ")}.`;
   $("warnings").replaceChildren(...[...found.notes, ...found.check.warnings].map((text) => make("li", shown(text))));
   $("warnings").hidden = !$("warnings").children.length;
+  for (const box of document.querySelectorAll("input[name=arm]")) box.checked = found.arms.includes(box.value);
   $("rows").replaceChildren(...found.rows.map((row) => {
     const line = make("tr");
     line.append(make("td", shown(row.text), { class: "text", dir: "auto" }), make("td", shown(row.label), { "data-name": "label" }));
