@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headstart.cli import lab_flags
 from headstart.cli.complete import packs, runs
 from headstart.cli.flag import Flag
 from headstart.cli.settings import label_count, label_words, placed, placed_base, rate, template
@@ -53,7 +54,7 @@ BARS = (
     "match classify",
     "lab run",
 )
-EVERY = (*FILES, *OPENS, *BARS, "runs", "serve", "report", "data list", "data get", "lab list", "lab table")
+EVERY = (*FILES, *OPENS, *BARS, "runs", "serve", "report", "data list", "data get", *lab_flags.VERBS)
 RUNS = ("export", "inspect", "generate", "predict", "evaluate", "match evaluate", "match classify", *DECODE)  # fmt: skip
 
 GROUPS: dict[str, tuple[Flag, ...]] = {
@@ -116,8 +117,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("TEXTS", "A text, one per line; a table; a .tar.gz of text files.", ("data table",), required=True),
         Flag("LABELS", "The labels of TEXTS, one per line.", ("data table",)),
         Flag("name", "A name from `headstart data list`.", ("data get",), required=True, complete=packs),
-        Flag("name", "A lab of `headstart lab list`, or a .toml file.", ("lab run",), required=True),
-        Flag("DIR...", "Folders of labs that were run.", ("lab table",), kind=Path, many=True, required=True),
+        *lab_flags.ARGUMENTS,
         Flag("CORPUS", "Text: .txt, .csv, .tsv, .jsonl, .parquet, or folders.", PRETRAIN, "data.paths", many=True, place=placed,
              needed="a CORPUS: files or folders of text"),
         Flag("DATA", "Labelled rows: .csv, .tsv, .jsonl, .parquet or a folder.", (*FINETUNE, *COMPARE, *WHICH, *AUDIT), "data.train", place=placed, needed="DATA"),
@@ -145,8 +145,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--labels", "Names of the labels, with commas. [default: names of the sub-folders]", ("match classify",)),
         Flag("--template", "A caption with {} for the label; several are averaged. [default: a photo of a {}, and two more]",
              ("match classify",), many=True),
-        Flag("--data", "Folder with the files that the lab names.", ("lab run",), kind=Path),
-        Flag("--quick", "One to three minutes, on small public data: a trial run.", ("lab run",), kind=bool),
+        *lab_flags.DATA,
         Flag("--first", "Only the first N rows. [default: all]", ("data table",), kind=int, least=1),
         Flag("--draw", "N random rows, the same ones each time. [default: all]", ("data table",), kind=int, least=1),
         Flag("--pieces", "TEXTS were cut by SentencePiece: join the pieces.", ("data table",), kind=bool),
@@ -304,8 +303,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--prefix", "With --out: put this before the names of the added columns.", ("predict",), default=""),
         Flag("--skip-blank", "With --out: leave the label of blank texts empty, and count them; else they are refused.", ("predict",), kind=bool),
         Flag("--overwrite", "With --out: replace the file if it is there.", ("predict",), kind=bool),
-        Flag("--out", "The lab's folder; an interrupted lab continues there. [default: runs/labs/NAME]", ("lab run",), kind=Path),
-        Flag("--sheet", "Leave the answers blank: sheet.html instead of report.html.", ("lab run",), kind=bool),
+        *lab_flags.OUTPUT,
         Flag("--plot", "Draw the table of tokens and probabilities to this file.", ("generate",), kind=Path),
         Flag("--plot", "Draw labels, lengths and overlaps to this file.", ("data check",), kind=Path),
         Flag("--plot", "Draw scores with intervals against seconds to this file.", WHICH, kind=Path, ends=PNG),
