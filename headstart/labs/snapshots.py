@@ -97,7 +97,8 @@ def _shape(value: Any) -> list[int]:
 
 def _first_difference(right: Any, value: Any, tolerance: float, depth: int = DEEPEST) -> list[int] | None:
     """Where two nested lists first differ; None: nowhere."""
-    if isinstance(right, list) and isinstance(value, list) and len(right) == len(value) and depth:
+    lists = isinstance(right, list | tuple) and isinstance(value, list)  # a schema makes tuples of lists
+    if lists and len(right) == len(value) and depth:
         for index, (one, other) in enumerate(zip(right, value, strict=True)):
             place = _first_difference(one, other, tolerance, depth - 1)
             if place is not None:

@@ -114,7 +114,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Grade]:
     root = tmp_path_factory.mktemp("class")
     (root / "key.toml").write_text(KEY)
     folders = {}
-    for number, (name, mistake) in enumerate({"right": None, **MISTAKES, **WRONG_ANSWERS}.items()):
+    for number, name in enumerate(["right", *MISTAKES, *WRONG_ANSWERS]):
         student = f"s{number}"
         folder = start("attention", student, root / student)
         if name in MISTAKES:
