@@ -133,7 +133,7 @@ def start(name: str, student: str, out: Path | None) -> Path:
         raise UserError(f"{folder} already exists. Choose another --out.", "RUN_EXISTS")
     seed = seed_of(course.name, student)
     variants = {t.name: variant_of(course.name, student, t) for t in course.lab.task if isinstance(t, Choose | Predict)}
-    stubs = {handed_out_as(stub): _stub(course.path.parent / stub) for stub in course.lab.stubs}
+    stubs = {handed_out_as(stub): _stub(course.path.parent / stub, course.path.parent) for stub in course.lab.stubs}
     kept = course.kept
     begun = Begun(
         format=1,
@@ -153,7 +153,10 @@ def start(name: str, student: str, out: Path | None) -> Path:
     return folder
 
 
-def _stub(path: Path) -> bytes:
+def _stub(path: Path, home: Path) -> bytes:
+    """A file that is handed out; a lab may come from a stranger, so a link must not lead to a file of the user's."""
+    if not path.resolve().is_relative_to(home.resolve()):
+        raise ConfigError(f"{path}, a stub of this lab, is a link that leads out of its folder.", "LAB_REFUSED")
     try:
         return read_regular(path, MOST_STUB)
     except OSError as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 from headstart.labs.assignment import Assignment, Course, keep_predictions, open_course, read_assignment
 from headstart.labs.receipts import reached
 from headstart.labs.snapshots import Case
-from headstart.labs.student_code import Call, faults
+from headstart.labs.student_code import Call, faults, told
 from headstart.labs.tasks import Choose, Explain, Given, Predict, Reach, Task, Written, is_blank, normalised
 
 
@@ -66,7 +66,7 @@ def _checked(task: Task, assignment: Assignment, found: dict[str, list[str]]) ->
         case Written():
             wrong = found[task.name]
             blank = wrong == ["it is not written yet"]
-            state, note = ("missing" if blank else "wrong" if wrong else "passed"), "" if blank else "; ".join(wrong)
+            state, note = ("missing" if blank else "wrong" if wrong else "passed"), "" if blank else told(wrong)
         case Reach():
             good, note, wrong = reached(task, assignment.folder, assignment.begun.seed)
             state, note = "passed" if good else "missing", "; ".join([note, *wrong])

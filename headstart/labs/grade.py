@@ -24,7 +24,7 @@ from headstart.labs.assignment import Assignment, Course, open_course, read_assi
 from headstart.labs.check import answered, calls, explained
 from headstart.labs.receipts import reached
 from headstart.labs.snapshots import Snapshots, read_snapshots
-from headstart.labs.student_code import faults
+from headstart.labs.student_code import faults, told
 from headstart.labs.tasks import OWN, Choose, Explain, Given, Predict, Reach, Task, Written, is_right, normalised
 from headstart.regular_file import read_regular
 from headstart.schema import Frozen, parse, read_toml
@@ -139,7 +139,7 @@ def _graded(
     points: float | None
     match task:
         case Written():
-            points, note = 0 if wrong[task.name] else task.points, "; ".join(wrong[task.name])
+            points, note = 0 if wrong[task.name] else task.points, told(wrong[task.name])
         case Reach():
             good, note, odd = reached(task, handed_in.folder, seed_of(course.name, student), again=True)
             findings += odd

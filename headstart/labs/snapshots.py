@@ -96,7 +96,10 @@ def _shape(value: Any) -> list[int]:
 
 
 def _first_difference(right: Any, value: Any, tolerance: float, depth: int = DEEPEST) -> list[int] | None:
-    """Where two nested lists first differ; None: nowhere."""
+    """Where two nested lists, of numbers or of tensors, first differ; None: nowhere."""
+    if _is_tensor(right) and _is_tensor(value):
+        alike = _shape(right["tensor"]) == _shape(value["tensor"]) and _kind(right["dtype"]) == _kind(value["dtype"])
+        return _first_difference(right["tensor"], value["tensor"], tolerance) if alike else []
     lists = isinstance(right, list | tuple) and isinstance(value, list)  # a schema makes tuples of lists
     if lists and len(right) == len(value) and depth:
         for index, (one, other) in enumerate(zip(right, value, strict=True)):

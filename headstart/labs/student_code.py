@@ -53,6 +53,16 @@ def faults(calls: Sequence[Call]) -> list[list[str]]:
     return found
 
 
+def told(found: Sequence[str]) -> str:
+    """The first fault, and how many others there are.
+
+    >>> told(["a: wrong", "b: wrong"]), told([])
+    ('a: wrong (and 1 more)', '')
+    """
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return f"{found[0]}{more}" if found else ""
+
+
 def _faults(call: Call, answer: Any) -> list[str]:
     if "error" in answer:
         return [str(answer["error"])]

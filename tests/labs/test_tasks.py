@@ -100,6 +100,16 @@ def test_a_folder_that_is_there_stays_as_it_is(alice: Path) -> None:
     assert (alice / "answers.toml").read_text() == "mine"
 
 
+def test_a_stub_that_is_a_link_to_another_file_is_not_handed_out(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("of the user")
+    new_lab("mine", tmp_path / "lab")
+    (tmp_path / "lab" / "mine" / "work.py").unlink()
+    (tmp_path / "lab" / "mine" / "work.py").symlink_to(tmp_path / "secret")
+    with pytest.raises(ConfigError, match="leads out of its folder"):
+        start(str(tmp_path / "lab" / "mine.toml"), "zoe", tmp_path / "zoe")
+    assert not (tmp_path / "zoe").exists()
+
+
 @pytest.mark.parametrize(
     ("file", "text", "kind", "says"),
     [
@@ -216,6 +226,9 @@ def odd(n): return object()
         ("a", "a", ""),
         ([1, [2.0, None]], [1, [2.0, None]], ""),
         ([1, 2], [1, 3], "wrong"),
+        ([{"tensor": [1.0], "dtype": "float32"}], [{"tensor": [1.0000001], "dtype": "float32"}], ""),
+        ([{"tensor": [1.0], "dtype": "float32"}], [{"tensor": [1.1], "dtype": "float32"}], "wrong"),
+        ([{"tensor": [1.0], "dtype": "float32"}], [{"tensor": [1], "dtype": "int64"}], "wrong"),
         ({"tensor": [1.0], "dtype": "float32"}, {"tensor": [1.0], "dtype": "bfloat16"}, ""),
         ({"tensor": [1.0], "dtype": "float32"}, {"tensor": [1], "dtype": "int64"}, "it is of type int64, not float32"),
         ({"tensor": [True], "dtype": "bool"}, {"tensor": [1], "dtype": "int64"}, "it is of type int64, not bool"),
