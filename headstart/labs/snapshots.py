@@ -61,9 +61,9 @@ def difference(case: Case, output: Any) -> str:
     right = case.expects
     if not _is_tensor(right):
         place = _first_difference(right, output, case.tolerance)
-        return "" if place is None else f"it returns {shortened(str(output))}, which is wrong"
+        return "" if place is None else f"it returns {_shown(output)}, which is wrong"
     if not _is_tensor(output):
-        return f"it returns {shortened(str(output))}, not a tensor"
+        return f"it returns {_shown(output)}, not a tensor"
     if _shape(output["tensor"]) != _shape(right["tensor"]):
         return f"its shape is {_shape(output['tensor'])}, not {_shape(right['tensor'])}"
     if _kind(output["dtype"]) != _kind(right["dtype"]):
@@ -75,6 +75,13 @@ def difference(case: Case, output: Any) -> str:
     for index in place:
         value = value[index]
     return f"its value{f' at {place}' if place else ''} is wrong ({shortened(value)})"
+
+
+def _shown(output: Any) -> str:
+    if output is None or isinstance(output, int | float | str):
+        return shortened(output)
+    whole = str(output)
+    return whole if len(whole) <= 100 else f"{whole[:100]}..."
 
 
 def _is_tensor(value: Any) -> bool:

@@ -210,7 +210,7 @@ def hashed(task: Choose | Predict, answer: Given, salt: str) -> str:
     """The right answer as it stands in a public lab file.
 
     >>> hashed(Choose(name="a", ask="?", points=1, options=("x", "y")), "a", "00" * 8)[:25]
-    '0000000000000000:f33dfb6c'
+    '0000000000000000:5c8858f9'
     """
     return _hash(task, salt, next(_spelled(task, normalised(task, answer), 0.0)))
 

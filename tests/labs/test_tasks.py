@@ -239,7 +239,7 @@ def odd(n): return object()
         ),
         ({"tensor": [float("-inf")], "dtype": "float32"}, {"tensor": [float("-inf")], "dtype": "float32"}, ""),
         ({"tensor": [[1], [2]], "dtype": "int64"}, {"tensor": [[1], [2, 3]], "dtype": "int64"}, "wrong"),
-        ({"tensor": [1.0], "dtype": "float32"}, None, "it returns 'None', not a tensor"),
+        ({"tensor": [1.0], "dtype": "float32"}, None, "it returns None, not a tensor"),
     ],
 )
 def test_an_output_is_compared_by_shape_kind_and_value(expects: object, output: object, says: str) -> None:
