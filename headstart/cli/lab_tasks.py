@@ -60,8 +60,7 @@ def grade(given: Given) -> None:
     grades, out = graded(given["DIR..."], given["--key"]), given["--out"]
     write_csv(grades, out / "grades.csv")
     if given["--gradescope"]:
-        for each in grades:
-            write_gradescope(each, out / each.student / "results.json")
+        write_gradescope(grades, out)
     if given["--json"]:
         show_json(
             [{**asdict(each), "folder": str(each.folder), "points": each.points, "of": each.most} for each in grades]

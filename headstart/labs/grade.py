@@ -198,7 +198,7 @@ def _copied(handed_in: Assignment, everyone: Sequence[Assignment]) -> Iterator[s
         name = other.begun.student
         if name == handed_in.begun.student:
             yield f"{other.folder} has the same student's id"
-        if other.begun.seed == handed_in.begun.seed and name != handed_in.begun.student:
+        if handed_in.begun.seed == seed_of(handed_in.begun.lab, name) and name != handed_in.begun.student:
             yield f"the seed is that of {name}"
         for path in sorted(handed_in.folder.glob("*.py")):
             if path.name not in OWN and _same_file(path, other.folder / path.name) and not _is_stub(path):

@@ -32,7 +32,16 @@ def _cell(text: str) -> str:
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
-def write_gradescope(grade: Grade, path: Path) -> None:
+def write_gradescope(grades: Sequence[Grade], out: Path) -> None:
+    """STUDENT/results.json for each; two folders of one id do not share one."""
+    seen: list[str] = []
+    for grade in grades:
+        again = seen.count(grade.student)
+        seen.append(grade.student)
+        _write_results(grade, out / (f"{grade.student}-{again + 1}" if again else grade.student) / "results.json")
+
+
+def _write_results(grade: Grade, path: Path) -> None:
     """results.json as Gradescope's autograder reads it: what was found is for the teacher's eyes."""
     tests = [
         {

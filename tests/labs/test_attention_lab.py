@@ -246,12 +246,17 @@ def findings(classroom: Path, *students: str) -> list[list[str]]:
 
 def test_a_copied_folder_is_found(classroom: Path) -> None:
     shutil.copytree(classroom / "alice", classroom / "bob")
+    key, out = classroom / "key.toml", classroom / "grades"
+    invoke("lab", "grade", classroom / "alice", classroom / "bob", "--key", key, "--out", out, "--gradescope")
+    assert sorted(path.parent.name for path in out.rglob("results.json")) == ["alice", "alice-2"]
     same = findings(classroom, "alice", "bob")
     assert all(any("same student's id" in each for each in found) for found in same)
     for file in ("assignment.json", "answers.toml"):
         path = classroom / "bob" / file
         path.write_text(path.read_text("utf-8").replace('"alice"', '"bob"'))
-    _, bob = findings(classroom, "alice", "bob")
+    alice, bob = findings(classroom, "alice", "bob")
+    assert not any("seed" in each for each in alice)  # whose work it is
+    assert "the seed is that of alice" in bob
     assert any("is not that of bob" in each for each in bob)
     assert any("attention.py is, byte for byte, that of alice" in each for each in bob)
     assert any("an explanation is, word for word, that of alice" in each for each in bob)
