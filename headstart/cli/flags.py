@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headstart.cli import lab_flags
 from headstart.cli.complete import packs, runs
 from headstart.cli.flag import Flag
 from headstart.cli.label_flags import LABELLING, LABELLING_VERBS
@@ -33,7 +34,7 @@ FILES = (*TRAIN, *COMPARE, *WHICH, *AUDIT, *EMBED, *CLUSTER, *SEARCH, "predict",
 OPENS = (*PRETRAIN, *FINETUNE, *MATCH, *COMPARE, *WHICH, *TOWERS, *DECODE, *EMBED, *CLUSTER, *AUDIT, "export", "inspect", "generate", "predict", "evaluate", "params", "search", "match evaluate", "match classify", "label start")  # fmt: skip
 PNG, SVG, HTML = (".png",), (".svg",), (".html", ".htm")
 BARS = (*TRAIN, *WORK, *STUDIES, *WHICH, *EMBED, *CLUSTER, *AUDIT, "demo", "predict", "search", "match evaluate", "match classify", "lab run", "label start")  # fmt: skip
-EVERY = (*FILES, *OPENS, *BARS, *LABELLING_VERBS, "runs", "serve", "report", "data list", "data get", "lab list", "lab table")  # fmt: skip
+EVERY = (*FILES, *OPENS, *BARS, *LABELLING_VERBS, "runs", "serve", "report", "data list", "data get", *lab_flags.VERBS)  # fmt: skip
 RUNS = ("export", "inspect", "generate", "predict", "evaluate", "match evaluate", "match classify", *DECODE)  # fmt: skip
 
 GROUPS: dict[str, tuple[Flag, ...]] = {
@@ -99,8 +100,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("TEXTS", "A text, one per line; a table; a .tar.gz of text files.", ("data table",), required=True),
         Flag("LABELS", "The labels of TEXTS, one per line.", ("data table",)),
         Flag("name", "A name from `headstart data list`.", ("data get",), required=True, complete=packs),
-        Flag("name", "A lab of `headstart lab list`, or a .toml file.", ("lab run",), required=True),
-        Flag("DIR...", "Folders of labs that were run.", ("lab table",), kind=Path, many=True, required=True),
+        *lab_flags.ARGUMENTS,
         Flag("CORPUS", "Text: .txt, .csv, .tsv, .jsonl, .parquet, or folders.", PRETRAIN, "data.paths", many=True, place=placed,
              needed="a CORPUS: files or folders of text"),
         Flag("DATA", "Labelled rows: .csv, .tsv, .jsonl, .parquet or a folder.", (*FINETUNE, *COMPARE, *WHICH, *AUDIT), "data.train", place=placed, needed="DATA"),
@@ -128,8 +128,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--labels", "Names of the labels, with commas. [default: names of the sub-folders]", ("match classify",)),
         Flag("--template", "A caption with {} for the label; several are averaged. [default: a photo of a {}, and two more]",
              ("match classify",), many=True),
-        Flag("--data", "Folder with the files that the lab names.", ("lab run",), kind=Path),
-        Flag("--quick", "One to three minutes, on small public data: a trial run.", ("lab run",), kind=bool),
+        *lab_flags.DATA,
         Flag("--first", "Only the first N rows. [default: all]", ("data table",), kind=int, least=1),
         Flag("--draw", "N random rows, the same ones each time. [default: all]", ("data table",), kind=int, least=1),
         Flag("--pieces", "TEXTS were cut by SentencePiece: join the pieces.", ("data table",), kind=bool),
@@ -289,8 +288,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--prefix", "With --out: put this before the names of the added columns.", ("predict",), default=""),
         Flag("--skip-blank", "With --out: leave the label of blank texts empty, and count them; else they are refused.", ("predict",), kind=bool),
         Flag("--overwrite", "With --out: replace the file if it is there.", ("predict",), kind=bool),
-        Flag("--out", "The lab's folder; an interrupted lab continues there. [default: runs/labs/NAME]", ("lab run",), kind=Path),
-        Flag("--sheet", "Leave the answers blank: sheet.html instead of report.html.", ("lab run",), kind=bool),
+        *lab_flags.OUTPUT,
         Flag("--plot", "Draw the table of tokens and probabilities to this file.", ("generate",), kind=Path),
         Flag("--plot", "Draw labels, lengths and overlaps to this file.", ("data check",), kind=Path),
         Flag("--plot", "Draw scores with intervals against seconds to this file.", WHICH, kind=Path, ends=PNG),

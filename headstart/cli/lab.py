@@ -19,7 +19,7 @@ class Labs(Verbs):
         return super().resolve_command(ctx, ["run", *args] if named else args)
 
 
-HELP = """Whole experiments, one command each.
+HELP = """Whole experiments, one command each, and assignments.
 
 headstart lab NAME [--quick] [--data DIR] [--sheet] runs one; `lab list` has the names, `lab run --help` the flags."""
 lab = group("lab", HELP, cls=Labs)
@@ -33,19 +33,26 @@ def list_labs(given: Given) -> None:
     found = {name: open_lab(name)[1] for name in lab_files()}
     if given["--json"]:
         about = {"title", "question", "minutes", "rows", "data"}
-        show_json([{"name": name, **known.model_dump(mode="json", include=about)} for name, known in found.items()])
+        show_json(
+            [
+                {"name": name, **known.model_dump(mode="json", include=about), "tasks": len(known.task)}
+                for name, known in found.items()
+            ]
+        )
         return
     rows = [
         [
             name,
             "" if known.minutes is None else f"{known.minutes} min",
             ", ".join(dict.fromkeys(f.split("/")[0] for n in known.data for f in n.files)),
+            str(len(known.task) or ""),
             known.title,
         ]
         for name, known in found.items()
     ]
-    show_table(["name", "on 2 cores", "from --data DIR", "what"], rows, right=(1,))
+    show_table(["name", "on 2 cores", "from --data DIR", "tasks", "what"], rows, right=(1, 3))
     show("\nheadstart lab NAME --quick needs no files of yours and takes one to three minutes.")
+    show("One with tasks is an assignment: headstart lab start NAME.")
 
 
 @verb(lab, "lab run")

@@ -7,6 +7,7 @@
       [[step]]                     one headstart command each, and what --quick changes of it
       [[figure]]                   a figure of the reference, and where ours stands
       [[table]]  [[picture]]  [[answer]]
+      [[task]]                     what a student is asked (tasks.py); stubs and snapshots: the files of these
 
 Places are written `step: path`, such as `study: arms[name=full].mean`: the name of a step and a path in its JSON.
 In commands, {data} is the folder given with --data and {out} the folder of the lab; other names of files are relative to
@@ -26,6 +27,7 @@ from pydantic import Field, model_validator
 
 from headstart.errors import ConfigError, DataError, did_you_mean, shortened
 from headstart.labs.rules import check_command
+from headstart.labs.tasks import Task, check_tasks
 from headstart.schema import Frozen, parse, read_toml
 
 Place = Annotated[str, Field(max_length=300)]  # `step: path`
@@ -142,19 +144,29 @@ class Lab(Frozen):
     question: Line
     minutes: int | None = None  # what the whole of it took on two cores
     verdict: tuple[Place, ...] = Field((), max_length=MOST)
-    rows: dict[Line, Line]
+    goals: tuple[Line, ...] = Field((), max_length=MOST)  # what a student can do afterwards
+    prerequisites: tuple[Line, ...] = Field((), max_length=MOST)
+    stubs: tuple[Line, ...] = Field((), max_length=MOST)  # files for the student's folder, beside the lab's file
+    snapshots: Line = ""  # JSON: arguments and right outputs of the functions of tasks
+    rows: dict[Line, Line] = Field(default_factory=dict)
     data: tuple[Needed, ...] = Field((), max_length=MOST)
-    step: tuple[Step, ...] = Field(max_length=100)
+    step: tuple[Step, ...] = Field((), max_length=100)
     figure: tuple[Figure, ...] = Field((), max_length=MOST)
     table: tuple[Table, ...] = Field((), max_length=MOST)
     picture: tuple[Picture, ...] = Field((), max_length=MOST)
     answer: tuple[Answer, ...] = Field((), max_length=MOST)
+    task: tuple[Task, ...] = Field((), max_length=100)
+
+    @model_validator(mode="after")
+    def tasks_go_together(self) -> Self:
+        check_tasks(self.task, self.stubs, self.snapshots)
+        return self
 
     @model_validator(mode="after")
     def places_exist(self) -> Self:
         names = [step.name for step in self.step]
-        if not names:
-            raise ValueError("a lab has one [[step]] or more")
+        if not names and not self.task:
+            raise ValueError("a lab has one [[step]] or more, or one [[task]] or more")
         if len(set(names)) < len(names):
             raise ValueError(f"two steps have the same name ({', '.join(names)})")
         for place in self.places():

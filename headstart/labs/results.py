@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, TypedDict
 
-from headstart.errors import ModelError
+from headstart.errors import ModelError, did_you_mean
 from headstart.labs.folder import Facts, FigureResult, StepResult, Summary, read_answer, read_facts, read_step
 from headstart.labs.lab import Answer, Figure, Lab, Place, Table
 from headstart.quantities import duration
@@ -26,7 +26,11 @@ _STEP = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]")
 
 
 class NotFound(Exception):
-    """Nothing stands at a place; the message says which part of the path is missing."""
+    """Nothing stands at a place; the message says which part of the path is missing, `hint` what may have been meant."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 class TableResult(TypedDict):
@@ -124,12 +128,12 @@ def _named(found: Any, name: str) -> Any:
     if isinstance(found, dict) and name in found:
         return found[name]
     known = f" ({', '.join(list(found)[:20])})" if isinstance(found, dict) else ""
-    raise NotFound(f"'{name}' is not there{known}")
+    raise NotFound(f"'{name}' is not there{known}", did_you_mean(name, found) if known else "")
 
 
 def _selected(found: Any, selector: str) -> Any:
     """An entry of a list by its index or by its values, or the largest or smallest of its numbers."""
-    entries = found if isinstance(found, list) else []
+    entries, hint = found if isinstance(found, list) else [], ""
     if re.fullmatch(r"-?\d+", selector):
         chosen = entries[int(selector) :][:1] if -len(entries) <= int(selector) else []
     elif selector in EXTREMES:
@@ -137,13 +141,16 @@ def _selected(found: Any, selector: str) -> Any:
         chosen = [EXTREMES[selector](numbers)] if numbers else []
     else:
         wanted = [pair.partition("=") for pair in selector.split(",")]
+        key, _, value = wanted[0]
+        there = [str(entry.get(key, "")) for entry in entries if isinstance(entry, dict)]
+        hint = did_you_mean(value, there)
         chosen = [
             entry
             for entry in entries
             if isinstance(entry, dict) and all(mark and str(entry.get(key)) == value for key, mark, value in wanted)
         ]
     if not chosen:
-        raise NotFound(f"[{selector}] is not there")
+        raise NotFound(f"[{selector}] is not there", hint)
     return chosen[0]
 
 

@@ -42,6 +42,10 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def run_steps(name: str, lab: Lab, out: Path, data: Path | None, quick: bool, watch: Watch) -> None:
     """Every step that is not done; the first that fails ends the lab with its own sentence and exit code."""
+    if not lab.steps(quick):
+        raise ConfigError(
+            f"The lab {name} has no steps to run. It has tasks: headstart lab start {name}.", "LAB_NO_STEPS"
+        )
     lab.check_data(data, quick)
     commands = lab.commands(str(out), str(data or ""), quick)
     folders = Folders(lab_path(name).absolute().parent, out, data)

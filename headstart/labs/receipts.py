@@ -1,0 +1,142 @@
+"""Whether a run directory that a student hands in is what it claims to be.
+
+What a run keeps about itself is held against itself and against the student's id: the seed, the settings that it began with,
+the SHA-256 of the weights, the log against the result, the test rows against their score. A copied run has the seed of
+another id, and an edited score disagrees with the log or the test rows. Grading also classifies some test rows again (which
+loads torch). Whoever forges all of them together is not found without training again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from math import isclose
+from pathlib import Path
+from typing import Any
+
+from headstart.errors import ModelError, UserError, first_line
+from headstart.labs.results import NotFound, is_number, pick
+from headstart.labs.tasks import Reach
+from headstart.runs.manifest import NAME, read_manifest, verified
+from headstart.runs.run import Run
+
+AGAIN = 16  # test rows
+
+
+def reached(task: Reach, folder: Path, seed: int, again: bool = False) -> tuple[bool, str, list[str]]:
+    """Whether the score is reached, a sentence about it, and what is wrong with the run.
+
+    `again`: some test rows are classified again, with the weights that are there.
+    """
+    place = folder / task.run
+    if not place.exists():
+        return False, f"there is no run {task.run} yet", []
+    if not place.resolve().is_relative_to(folder.resolve()):
+        return False, f"{task.run} leads out of the folder", [f"{task.run} is a link that leads out of the folder"]
+    try:
+        run = Run.open(place)
+        score = pick(run.read_json("result.json"), task.score)
+        wrong = list(_wrong(run, seed))
+        wrong += _classified_again(run) if again and not wrong else []
+    except NotFound as error:
+        return False, f"{task.run} has no {task.score}: {error}", []
+    except UserError as error:
+        damaged = [first_line(error)] if isinstance(error, ModelError) and error.code == "RUN_DAMAGED" else []
+        return False, first_line(error), damaged
+    if not is_number(score) or isinstance(score, bool):
+        return False, f"{task.score} of {task.run} is no number", []
+    low, high = task.least, task.most
+    enough = (low is None or score >= low) and (high is None or score <= high)
+    bound = f"at least {low}" if low is not None else f"at most {high}"
+    told = f"{task.score} is {score:.4g}; {bound} is asked for"
+    return enough and not wrong, told, [f"{task.run}: {each}" for each in wrong]
+
+
+def _wrong(run: Run, seed: int) -> Iterator[str]:
+    env, result = run.read_json("env.json"), run.read_json("result.json")
+    config = run.config
+    asked = run.asked(type(config))  # which reports settings that are not those it began with
+    if not env.get("seed") == asked.train.seed == config.train.seed:
+        yield "its files name different seeds, so one of them was edited"
+    if asked.train.seed != seed:
+        yield f"its seed is {asked.train.seed}, not {seed}, so it is the run of another id"
+    yield from _weights(run.path / "model")
+    yield from _log(run, result)
+    yield from _test_rows(run, result)
+
+
+def _weights(model: Path) -> Iterator[str]:
+    if not os.path.lexists(model / NAME):
+        yield "model/MANIFEST.json is missing"
+        return
+    try:
+        for _ in verified(model, read_manifest(model)):
+            pass
+    except ValueError as error:
+        yield f"model/ was changed: {error}"
+
+
+def _log(run: Run, result: Any) -> Iterator[str]:
+    """The log against the result: the last validation, and the points of the training curve."""
+    records = list(run.read_lines("log.jsonl"))
+    if not records or max(record.get("step", 0) for record in records) != result["steps"]:
+        yield f"log.jsonl does not end at step {result['steps']}, so it was edited"
+    kept = {(record.get("split"), record.get("step")): record for record in records}
+    best, valid = kept.get(("valid", result["best_step"])), result.get("valid")
+    if valid and (best is None or not _agree(best, valid)):
+        yield f"log.jsonl and result.json disagree about the validation at step {result['best_step']}, so one was edited"
+    for point in result.get("curve") or []:
+        logged = kept.get(("train", point.get("step")))
+        if logged is None or not _same(logged.get("loss"), point.get("loss")):
+            yield f"log.jsonl and result.json disagree about the loss at step {point.get('step')}, so one was edited"
+            return
+
+
+def _agree(logged: Any, valid: Any) -> bool:
+    return all(_same(logged[name], valid[name]) for name in ("loss", "accuracy") if name in valid and name in logged)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return is_number(one) and is_number(other) and isclose(one, other, rel_tol=1e-9)
+
+
+def _test_rows(run: Run, result: Any) -> Iterator[str]:
+    """The accuracy, counted again from the test rows."""
+    test = result.get("test") or {}
+    if "accuracy" not in test:
+        return
+    rows = list(run.read_lines("predictions.jsonl"))
+    right = sum(row["label"] == row["prediction"] for row in rows)
+    if len(rows) != test["rows"] or not _same(right / max(1, len(rows)), test["accuracy"]):
+        yield f"predictions.jsonl has {right} of {len(rows)} test rows right, which is not the accuracy in result.json"
+        return
+    unlike = [n for n, row in enumerate(rows) if row.get("probabilities") and _most_probable(row) != row["prediction"]]
+    if unlike:
+        yield f"row {unlike[0]} of predictions.jsonl does not have its most probable label, so it was edited"
+
+
+def _most_probable(row: Any) -> str:
+    found: dict[str, float] = row["probabilities"]
+    return max(found, key=lambda label: found[label])
+
+
+def _classified_again(run: Run) -> list[str]:
+    """Some test rows by the model that is there, against what predictions.jsonl says of them."""
+    if run.job != "finetune" or not (run.path / "predictions.jsonl").exists():
+        return []
+    rows = list(islice(run.read_lines("predictions.jsonl"), AGAIN))
+    if not all(isinstance(row.get("text"), str) and row.get("probabilities") for row in rows):
+        return []  # a task other than classification, or pairs
+    from headstart.use.predict import LoadedClassifier
+
+    model = LoadedClassifier.load(run.path)
+    found = model.probabilities([row["text"] for row in rows])
+    kept = [list(row["probabilities"].values()) for row in rows]
+    if all(
+        isclose(a, b, abs_tol=1e-3)
+        for one, other in zip(found, kept, strict=True)
+        for a, b in zip(one, other, strict=False)
+    ):
+        return []
+    return ["the weights in model/ do not give the probabilities in predictions.jsonl"]
