@@ -295,6 +295,7 @@ def changed(cfg: PretrainConfig, name: str, value: Any) -> PretrainConfig:
 OTHER: dict[str, Any] = {
     **{f"train.{name}": 7 for name in TrainConfig.model_fields},
     "train.device": "mps",
+    "train.gradients": "all-reduce",
     "train.tensorboard": False,
     "train.keep_checkpoints": True,
     "data.paths": ("other.txt",),
@@ -311,7 +312,7 @@ OTHER: dict[str, Any] = {
 MAY = [
     *("train.threads", "train.device"),
     *("train.log_every", "train.checkpoint_every", "train.keep_checkpoints", "train.tensorboard"),
-    "train.skip_nonfinite",
+    *("train.skip_nonfinite", "train.gradients"),
 ]
 
 
