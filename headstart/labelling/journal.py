@@ -66,8 +66,8 @@ class Journal:
             raise ModelError(f"{self.path.parent}: {self.path.name} is missing.", "LABELLING_DAMAGED") from None
         whole = data[: data.rfind(b"\n") + 1]
         try:
-            for line in whole.decode().splitlines():
-                self._take(line)
+            for line in whole.splitlines():  # of bytes: U+0085 and U+2028 are part of a label
+                self._take(line.decode())
             if not self.lines:
                 raise ValueError("no header")
         except (UnicodeDecodeError, ValueError, csv.Error):

@@ -96,7 +96,9 @@ class Session:
     def items(self) -> dict[int, str]:
         """The text of each row, by its number in the file; in the order of the features."""
         try:
-            lines = read_regular(self.path / "texts.jsonl").decode().splitlines()
+            lines = read_regular(
+                self.path / "texts.jsonl"
+            ).splitlines()  # of bytes: U+0085 and U+2028 are part of a text
             found = {int(each["row"]): str(each["text"]) for each in map(json.loads, lines)}
         except (OSError, ValueError, KeyError, TypeError):
             raise ModelError(f"{self.path / 'texts.jsonl'} is missing or damaged.", "LABELLING_DAMAGED") from None

@@ -97,6 +97,16 @@ def test_each_text_is_asked_for_once_and_blank_ones_never(tmp_path: Path) -> Non
     assert sorted(item.row for item in found.next(100)) == list(range(1, 41))
 
 
+def test_rare_line_separators_are_part_of_a_text(tmp_path: Path) -> None:
+    odd = "\x85\u2028\x0b\x1c"
+    (tmp_path / "texts.csv").write_text("text\n" + "".join(f"soup{odd}{i}\n" for i in range(30)))
+    session = start(tmp_path / "texts.csv", ["good", "bad"], tmp_path / "session", base="tfidf")
+    [item] = Session.open(session.path).next()
+    assert item.text.startswith(f"soup{odd}")
+    session.add(item.row, "bad", "me")
+    assert Session.open(session.path).status().counts["bad"] == 1
+
+
 def test_labels_that_the_file_has_are_taken(tmp_path: Path) -> None:
     rows = texts(60)
     lines = [f"{text},{topic if i % 3 == 0 else ''}" for i, (text, topic) in enumerate(rows)]
