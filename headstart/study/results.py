@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from headstart.data import Task
 from headstart.errors import DataError, ModelError
+from headstart.hub.packs import name_of
 from headstart.runs.disk import write_file
 from headstart.runs.record_shapes import Shape
 from headstart.runs.records import read_json
@@ -392,8 +393,7 @@ class Results(Found):
 
     def base_name(self, path: str | None) -> str:
         """What a base is called here; its path is long, and stands with its pretraining."""
-        names, path = {p.run: p.name for p in self.pretraining}, path or ""
-        return names.get(path, path.rstrip("/").rpartition("/")[2])
+        return {p.run: p.name for p in self.pretraining}.get(path or "", name_of(path) if path else "")
 
     def at(self, labels: int) -> list[ArmResult]:
         """The arms at one label count; those that use no labels are the same at each."""

@@ -193,6 +193,17 @@ def test_files_are_named_where_the_study_is_repeated(tmp_path: Path, study: Stud
     assert "critiques_été.csv, 402,113 bytes" in page.text
 
 
+def test_a_pack_is_called_by_its_name(tmp_path: Path, study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADSTART_CACHE", str(tmp_path / "cache"))
+    results = study()
+    for arm in results["arms"]:
+        if arm["base"]:
+            arm["base"] = str(tmp_path / "cache" / "packs" / "minilm-eccfd0898ec8")
+    page = write(tmp_path, results)
+    assert "<bdi>minilm</bdi>" in page
+    assert "minilm-eccfd0898ec8</bdi>" not in page
+
+
 def test_the_least_study_has_a_page(tmp_path: Path, study: Study) -> None:
     page = Page(write(tmp_path, only(study)))
     assert page.titles() == LEAST
