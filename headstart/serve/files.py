@@ -30,7 +30,7 @@ from headstart.text.data_check import check_data
 from headstart.text.files import Reading
 from headstart.text.hygiene import HygieneReport
 from headstart.text.read import LABEL_COLUMNS, TEXT_COLUMNS, read_examples
-from headstart.text.tables import column_names, find_column, header_of, is_table
+from headstart.text.tables import find_column, header_of, is_table
 from headstart.text.tagged import COLUMNS as TAGGED
 from headstart.text.tagged import is_tagged
 from headstart.text.text_pair import is_paired, wanted_texts
@@ -117,16 +117,16 @@ class Files:
         report = check_data({"train": str(file.path)}, "line", text_column, label_column, reading)
         examples = read_examples(file.path, "line", text_column, label_column, reading)
         columns: list[str] = []
+        paired = is_paired([e.text for e in examples[:1]])
         if is_table(file.path, reading):
             header = header_of(file.path, reading)
-            columns = column_names(file.path, reading)
+            columns = header.names
             text_column = next(iter(find_column(header, (text_column, TEXT_COLUMNS, "--text-column"))), None)
             label_column = next(iter(find_column(header, (label_column, LABEL_COLUMNS, "--label-column"))), None)
-        paired = is_paired([e.text for e in examples[:1]])
-        if paired:
-            both = wanted_texts(header_of(file.path, reading), named, TEXT_COLUMNS)
-            text_column = ",".join(find_column(header_of(file.path, reading), column)[0] for column in both)
-            columns = [text_column, *columns]
+            if paired:
+                both = wanted_texts(header, named, TEXT_COLUMNS)
+                text_column = ",".join(find_column(header, column)[0] for column in both)
+                columns = [text_column, *columns]
         tagged = is_tagged(file.path, named, label_column, reading)
         task = "tag" if tagged else found_task(Counter(e.label for e in examples), label_column)[0]
         rows: list[PreviewRow] = [{"text": e.text[:SHOWN], "label": e.label} for e in examples[:PREVIEWED]]

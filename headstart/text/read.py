@@ -100,8 +100,9 @@ def read_labelled(
             f"for each label.{f' This file {hint}.' if hint else ''}",
             "DATA_FORMAT",
         )
-    texts = text_columns(files[0], text_column, reading)
-    labels = _label_columns(files[0], label_column, texts, reading)
+    header = header_of(files[0], reading)
+    texts = text_columns(files[0], header, text_column, reading)
+    labels = _label_columns(files[0], header, label_column, texts, reading)
     examples = [
         Example(
             text_of(cells[: len(texts)]),
@@ -117,9 +118,9 @@ def read_labelled(
     return examples
 
 
-def text_columns(path: Path, given: str | None, reading: Reading = PLAIN) -> list[Wanted]:
+def text_columns(path: Path, header: Header, given: str | None, reading: Reading = PLAIN) -> list[Wanted]:
     """The column of the text of a labelled table, or the two of a pair of texts."""
-    found = wanted_texts(header_of(path, reading), given, TEXT_COLUMNS)
+    found = wanted_texts(header, given, TEXT_COLUMNS)
     if len(found) == 2 and given is None:
         names = " and ".join(f"'{usual[0]}'" for _, usual, _ in found)
         reading.note(
@@ -128,9 +129,11 @@ def text_columns(path: Path, given: str | None, reading: Reading = PLAIN) -> lis
     return found
 
 
-def _label_columns(path: Path, given: str | None, texts: Sequence[Wanted], reading: Reading) -> list[Wanted]:
+def _label_columns(
+    path: Path, header: Header, given: str | None, texts: Sequence[Wanted], reading: Reading
+) -> list[Wanted]:
     """The column of the label; or several of 0 and 1, one for each label: named with commas, or all that hold nothing else."""
-    header, usual = header_of(path, reading), (given, LABEL_COLUMNS, FLAG)
+    usual = (given, LABEL_COLUMNS, FLAG)
     if given is not None and given not in header.names and "," in given:
         return [(name.strip(), (), FLAG) for name in given.split(",")]
     if given is not None or find_column(header, usual):
@@ -201,7 +204,8 @@ def read_pairs(path: str | Path, columns: str | None = None, reading: Reading = 
     path = Path(path)
     if not is_table(path):
         raise DataError(f"{path}: pairs of texts are read from a table ({', '.join(TABLES)}).", "DATA_FORMAT")
-    return [text_of(cells) for cells in read_columns(path, text_columns(path, columns, reading), reading)]
+    texts = text_columns(path, header_of(path, reading), columns, reading)
+    return [text_of(cells) for cells in read_columns(path, texts, reading)]
 
 
 def read_examples(
@@ -252,7 +256,7 @@ def _has_labels(path: Path, reading: Reading) -> bool:
         return False
     header = header_of(table, reading)
     one = bool(find_column(header, (None, LABEL_COLUMNS, FLAG)))
-    return one or len(_label_columns(table, None, wanted_texts(header, None, TEXT_COLUMNS), reading)) > 1
+    return one or len(_label_columns(table, header, None, wanted_texts(header, None, TEXT_COLUMNS), reading)) > 1
 
 
 def _tidied(path: Path, examples: list[Example], reading: Reading, known: Sequence[str]) -> list[Example]:

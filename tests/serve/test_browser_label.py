@@ -11,7 +11,7 @@ import pytest
 from headstart.labelling.journal import Journal
 from tests.labelling.conftest import TRUTH, WORDS, texts
 from tests.serve.conftest import Server
-from tests.serve.test_browser import browse, fits, pytestmark  # noqa: F401
+from tests.serve.test_browser import browse, fits, follow, pytestmark  # noqa: F401
 from tests.serve.test_labelling import place  # noqa: F401
 
 KEYS = {label: str(i) for i, label in enumerate(WORDS, start=1)}
@@ -96,3 +96,17 @@ def test_keys_can_be_turned_off(place: Path, browse: Callable[..., Any], start: 
     page.get_by_role("button", name="sport").click()
     page.wait_for_selector("#undo:enabled")
     assert counts(page) == (1, 0)
+
+
+def test_a_file_is_chosen_on_the_page_that_starts_a_session(
+    tmp_path: Path,
+    browse: Callable[..., Any],  # noqa: F811
+    start: Callable[..., Server],
+) -> None:
+    rows = tmp_path / "texts.csv"
+    rows.write_text("text\n" + "".join(f"soup {i}\n" for i in range(30)))
+    page = browse(start(tmp_path / "runs"))
+    follow(page, page.get_by_role("link", name="Label").first)
+    page.set_input_files("#file", rows)
+    page.get_by_text(f"texts.csv: {rows.stat().st_size} bytes.").wait_for(timeout=20_000)
+    assert page.faults == []

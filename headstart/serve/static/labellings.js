@@ -1,4 +1,4 @@
-import { $, ask, complain, make, shown } from "/static/studio.js";
+import { $, ask, complain, make, shown, uploaded } from "/static/studio.js";
 
 let file = null;
 
@@ -21,14 +21,8 @@ async function bases() {
 
 if ($("start-form")) {
   $("file").addEventListener("change", () => guarded(async () => {
-    const given = $("file").files[0];
-    if (!given) return;
-    $("upload").textContent = `Uploading ${shown(given.name)} ...`;
-    try {
-      const made = await ask("PUT", `/api/files?name=${encodeURIComponent(given.name)}`, given);
-      chosen(made.id);
-      $("upload").textContent = `${shown(made.name)}: ${made.bytes} bytes.`;
-    } catch (error) { $("upload").textContent = ""; throw error; }
+    const made = await uploaded($("file"), $("upload"));
+    if (made) chosen(made.id);
   }));
   $("known").addEventListener("change", () => chosen($("known").value));
   $("start-form").addEventListener("submit", (event) => { event.preventDefault(); guarded(async () => {

@@ -1,4 +1,4 @@
-import { $, ask, complain, make, shown, time } from "/static/studio.js";
+import { $, ask, complain, make, shown, time, uploaded } from "/static/studio.js";
 
 let file = null;
 
@@ -61,14 +61,9 @@ function body() {
 
 if ($("new")) {
   $("file").addEventListener("change", () => guarded(async () => {
-    const given = $("file").files[0];
-    if (!given) return;
-    $("upload").textContent = `Uploading ${shown(given.name)} ...`;
-    try {
-      const made = await ask("PUT", `/api/files?name=${encodeURIComponent(given.name)}`, given);
-      file = made.id;
-      $("upload").textContent = `${shown(made.name)}: ${made.bytes} bytes.`;
-    } catch (error) { $("upload").textContent = ""; throw error; }
+    const made = await uploaded($("file"), $("upload"));
+    if (!made) return;
+    file = made.id;
     await check();
     await known();
   }));

@@ -25,6 +25,17 @@ export async function ask(method, path, body, more = {}) {
   return found;
 }
 
+export async function uploaded(input, place) {  // the file that was chosen, kept by the server; null: none was
+  const given = input.files[0];
+  if (!given) return null;
+  place.textContent = `Uploading ${shown(given.name)} ...`;
+  try {
+    const made = await ask("PUT", `/api/files?name=${encodeURIComponent(given.name)}`, given);
+    place.textContent = `${shown(made.name)}: ${made.bytes} bytes.`;
+    return made;
+  } catch (error) { place.textContent = ""; throw error; }
+}
+
 export function complain(error) {
   const place = $("error");
   place.textContent = error ? shown(error.message) : "";
