@@ -53,6 +53,7 @@ _BERT = {
 _BERT_TYPES = "bert.embeddings.token_type_embeddings.weight"  # (2, D): first and second sentence
 
 Tensors = dict[str, Tensor]
+OWN = ("head.first", "head.gaps")  # cuts between ordered classes: transformers has no such head
 
 
 def counterpart(cfg: TransformerConfig) -> str | None:
@@ -109,6 +110,8 @@ def their_name(name: str, cfg: HuggingFaceConfig) -> str:
     module, _, last = name.rpartition(".")
     if name.startswith("base.inner."):
         return kind.prefix + name.removeprefix("base.inner.")
+    if name in OWN:
+        return name
     return kind.head[name] if name in kind.head else f"{kind.head[module]}.{last}"
 
 
@@ -118,8 +121,8 @@ def our_name(name: str, cfg: HuggingFaceConfig) -> str:
     name = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))
     back = {theirs: ours for ours, theirs in kind.head.items()}
     module, _, last = name.rpartition(".")
-    if name in back:
-        return back[name]
+    if name in back or name in OWN:
+        return back.get(name, name)
     return f"{back[module]}.{last}" if module in back else f"base.inner.{name.removeprefix(kind.prefix)}"
 
 

@@ -246,3 +246,16 @@ def test_lists_in_json_lines_are_several_labels(tmp_path: Path):
 def test_a_task_that_is_named_wins_over_the_one_that_is_found(tables: dict[str, str]):
     assert split_labelled(LabelledConfig(train=tables["ordinal"], task="classify")).target.task == "classify"
     assert split_labelled(LabelledConfig(train=tables["ordinal"], task="regression")).target.task == "regression"
+
+
+def test_every_head_on_every_external_base_keeps_its_names_on_disk():
+    from headstart.models.heads import HEADS, POOLS
+    from headstart.models.huggingface import KINDS
+    from headstart.models.layout import our_name, their_name
+    from headstart.shapes import HuggingFaceConfig
+
+    for model_type in KINDS:
+        cfg = HuggingFaceConfig.model_construct(model_type=model_type)
+        for make in HEADS.values():
+            names = [f"head.{name}" for name, _ in make(8, 4, POOLS["mean"]).named_parameters()]
+            assert [our_name(their_name(name, cfg), cfg) for name in names] == names
