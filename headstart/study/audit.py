@@ -78,7 +78,7 @@ def audit(data: LabelledConfig, bases: Sequence[str], watch: Watch | None = None
     from headstart.bases.selection import Prompting, opened
 
     watch, notes = watch or Watch(), list[str]()
-    whole = training_rows(data)
+    whole = training_rows(data, ("classify", "ordinal"))
     numbered, held_out = judged_rows(data, whole.train)
     examples = [example for _, example in numbered]
     features: dict[str, BaseFeatures] = {}

@@ -70,6 +70,8 @@ def pictures(results: Results) -> Iterator[Picture]:
     if any(arm.abstention.coverage and arm.kind != "majority" for arm in results.at(results.all_labels)):
         yield abstention(results)
     for arm in results.at(results.all_labels):
+        if arm.points and arm.kind != "constant":
+            yield scatter(results, arm)
         if arm.confusion and len(arm.confusion) == len(results.label_names):
             yield confusion(results, arm)
 
@@ -245,6 +247,25 @@ def confusion(results: Results, arm: ArmResult) -> Picture:
         for i, (name, row) in enumerate(zip(names, arm.confusion, strict=True))
     )
     return Picture(f"confusion {arm.name}", f"Confusion of {arm.name}: {told}.", figure)
+
+
+@style()
+def scatter(results: Results, arm: ArmResult) -> Picture:
+    """Predicted against true numbers, with the line on which both are equal; the axes are those of every arm."""
+    figure, (axis,) = axes(1, 3.4, 3.4)
+    every = [v for a in results.at(results.all_labels) for point in a.points for v in point if math.isfinite(v)]
+    low, high = min(every), max(every)
+    margin = 0.04 * (high - low) or 1.0
+    ends = low - margin, high + margin
+    axis.axline((low, low), slope=1, color=INK, linewidth=0.8, dashes=(4, 2))
+    look = looks(results)[arm.name]
+    true, said = zip(*arm.points, strict=True)
+    axis.plot(true, said, look.marker or "o", color=look.color, markersize=3, alpha=0.45, markeredgewidth=0)
+    axis.set(xlim=ends, ylim=ends, xlabel="true", ylabel="predicted", title=brief(arm.name), aspect="equal")
+    axis.grid(color=INK, alpha=0.12, linewidth=0.6)
+    mean = f", {results.score_name} {arm.mean:.3f}" if arm.mean is not None else ""
+    told = f"Predicted against true numbers, {arm.name}{mean}: true {min(true):.3g} to {max(true):.3g}, predicted {min(said):.3g} to {max(said):.3g}."
+    return Picture(f"scatter {arm.name}", told, figure)
 
 
 def _name_beside(axis: Any, points: Sequence[tuple[float, float, str]]) -> None:

@@ -63,8 +63,11 @@ from headstart.study.tag_rows import f1_by_type, tagged_rows
 from headstart.study.taken import CellResult, StudyFile, Taken, go_on, missing_cells, result_of, take, unfinished
 from headstart.study.verdict import verdict
 from headstart.targets.class_scores import confusion
+from headstart.targets.labels import Labels
 from headstart.targets.tags import Tags
 from headstart.text.split import Labelled, split_labelled
+
+MOST_POINTS = 300  # of a scatter plot
 
 
 def opened(out: Path) -> Gathered:
@@ -183,6 +186,14 @@ class Gathered:
         truth, classes = self.truth.tolist(), len(self.data.labels)
         return np.sum([confusion(truth, s, classes) for s in t.said.tolist()], axis=0).tolist()
 
+    def _points(self, t: Taken) -> list[tuple[float, float]]:
+        """Numbers with what an arm predicts for them, of evenly spaced test rows; none of other tasks."""
+        if self.target.task != "regression":
+            return []
+        rows = np.unique(np.linspace(0, len(self.truth) - 1, MOST_POINTS).astype(int))
+        written = np.vectorize(self.target.written)
+        return list(zip(written(self.truth[rows]).tolist(), written(t.said[:, rows].mean(0)).tolist(), strict=True))
+
     def _row(self, t: Taken, overlap: Sequence[int]) -> ArmResult:
         scores = self.scores(t)
         found = mean_interval(scores, heaviest=self.heaviest)
@@ -212,7 +223,8 @@ class Gathered:
             clean=Score(mean=without.value, interval=_interval(without)) if without else None,
             rate=t.rate,
             confusion=self._confusion(t),
-            types=f1_by_type(self.target, self.truth, t) if isinstance(self.target, Tags) else {},
+            points=self._points(t),
+            types=f1_by_type(self.target, self.truth, t) if isinstance(self.target, Tags | Labels) else {},
             cost=self._arm_cost(t),
         )
 

@@ -22,7 +22,7 @@ def mistakes(data: Labelled, truth: Encoded, t: Taken) -> list[Mistake]:
     if data.target.task not in ("classify", "ordinal"):
         return []
     mean = t.outputs.mean(0)  # (N, C)
-    said = mean.argmax(1)
+    said = data.target.answers(mean)  # of ordered classes the median, not the most probable
     wrong = np.flatnonzero(said != truth)
     order = wrong[np.argsort(-mean[wrong, said[wrong]], kind="stable")][:MISTAKES]
     return [
@@ -50,13 +50,18 @@ def disagreements(data: Labelled, truth: Encoded, here: Sequence[Taken]) -> list
             row=int(i),
             text=data.test[i].text,
             label=shown(data.target, truth[i]),
-            said={
-                t.arm.name: dict(Counter(shown(data.target, said) for said in t.said[:, i]).most_common()) for t in here
-            },
+            said={t.arm.name: _answers(data.target, t.said[:, i]) for t in here},
         )
         for i in order
         if apart[i] > 0
     ]
+
+
+def _answers(target: Target, said: NDArray[Any]) -> dict[str, int]:
+    """The answers of an arm with the number of seeds that gave each; of numbers, the mean of all seeds."""
+    if target.task == "regression":
+        return {shown(target, said.mean()): len(said)}
+    return dict(Counter(shown(target, answer) for answer in said).most_common())
 
 
 def _right(said: NDArray[Any], truth: Encoded) -> NDArray[np.float64]:

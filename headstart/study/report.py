@@ -44,8 +44,11 @@ def write_report(folder: Path, results: Results) -> Path:
         write_file(folder / "figures" / f"{file}.png", picture.png())
         drawn[picture.name] = inline(svg, file, picture.alt)
     write_file(folder / "table.csv", table_csv(results).encode())
-    confusions = [svg for name, svg in drawn.items() if name.startswith("confusion ")]
-    page = environment().get_template("page.html.j2").render(_facts(results), pictures=drawn, confusions=confusions)
+    several = {
+        f"{kind}s": [svg for name, svg in drawn.items() if name.startswith(f"{kind} ")]
+        for kind in ("confusion", "scatter")
+    }
+    page = environment().get_template("page.html.j2").render(_facts(results), pictures=drawn, **several)
     write_file(folder / "report.html", page.encode())
     return folder / "report.html"
 

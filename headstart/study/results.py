@@ -133,13 +133,13 @@ class ArmResult(Summary):
     clean: Score | None = None  # without those
     rate: float | None = None  # learning rate (of a logistic regression: C), where it was chosen
     confusion: list[list[Number]] = []  # summed over seeds; rows true, columns predicted
+    points: list[tuple[float, float]] = []  # of numbers: true and predicted, the latter a mean over seeds
     types: dict[str, float | None] = {}  # F1 of each type of entity, or of each tag
     cost: Cost = Cost()
 
     def measure(self, score: str) -> Summary | None:
         """Any of its scores."""
-        own = {"accuracy": self.accuracy, "macro_f1": self.macro_f1}
-        return self.measures.get(score) or own.get(score)
+        return self.measures.get(score) or {"accuracy": self.accuracy, "macro_f1": self.macro_f1}.get(score)
 
 
 class Needed(Part):

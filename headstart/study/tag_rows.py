@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from headstart.study.results import TaggedRow
 from headstart.study.taken import Taken
+from headstart.targets.labels import Labels
 from headstart.targets.tags import OUTSIDE, PADDING, Tags, entities
 from headstart.targets.target import Encoded
 from headstart.text.split import Labelled
@@ -16,8 +17,8 @@ from headstart.text.split import Labelled
 SHOWN = 20  # sentences
 
 
-def f1_by_type(target: Tags, truth: Encoded, t: Taken) -> dict[str, float | None]:
-    """The mean over seeds, for each type of entity or tag that the test rows have."""
+def f1_by_type(target: Tags | Labels, truth: Encoded, t: Taken) -> dict[str, float | None]:
+    """The mean over seeds, for each type of entity, tag or label that the test rows have."""
     seeds = [target.by_type(truth, said) for said in t.said]
     names = sorted({name for found in seeds for name, score in found.items() if score["rows"]})
     scores = {name: [found[name]["f1"] or 0.0 for found in seeds if name in found] for name in names}

@@ -156,7 +156,7 @@ def get_missing_packs(watch: Watch) -> None:
         get_pack(name)
 
 
-def training_rows(cfg: LabelledConfig) -> Labelled:
+def training_rows(cfg: LabelledConfig, tasks: Sequence[str] = ("classify",)) -> Labelled:
     """The training and validation rows; test rows that are given are not opened, those held out are left out."""
     fraction = 0.0 if cfg.test else cfg.test_fraction
     try:
@@ -165,10 +165,10 @@ def training_rows(cfg: LabelledConfig) -> Labelled:
         if error.code == "DATA_COLUMNS":
             raise DataError(f"{error} Without labels no route can be scored, zero-shot neither.", error.code) from None
         raise
-    if whole.target.task != "classify":
+    if whole.target.task not in tasks:
         raise ConfigError(
-            f"{cfg.train}: the task of these labels is {whole.target.task}; routes are compared and labels are audited for "
-            "one class per row alone. --any-labels takes them for classes; headstart compare takes any task."
+            f"{cfg.train}: the task of these labels is {whole.target.task}; this command takes "
+            f"{' and '.join(tasks)} only. --any-labels takes labels for classes; headstart compare takes any task."
         )
     data = draw(whole, cfg.labels, cfg.draw, cfg.balanced) if cfg.labels else whole
     return replace(data, train=[*data.train, *data.valid], valid=[], test=[])

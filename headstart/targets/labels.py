@@ -111,6 +111,14 @@ class Labels(Target):
             return (truth == answers).all(1).astype(float)
         return pseudo_values(_micro_f1 if score == "f1" else _macro_f1, _counts(truth, answers))
 
+    def by_type(self, truth: Encoded, answers: Encoded) -> dict[str, dict[str, Any]]:
+        """F1 and rows of each label; no F1 where it is neither in the truth nor in the answers."""
+        right, either = np.split(_counts(truth, answers).sum(0), 2)
+        return {
+            name: {"f1": float(2 * right[i] / either[i]) if either[i] else None, "rows": int(truth[:, i].sum())}
+            for i, name in enumerate(self.names)
+        }
+
     def leading(self, labels: Sequence[str]) -> str:
         return "f1"
 

@@ -192,6 +192,15 @@ def test_a_study_compares_arms_by_the_score_of_the_task(task: str, tables: dict[
     results = json.loads((out / "results.json").read_text())
     scores = {arm["name"]: arm["mean"] for arm in results["arms"]}
     assert results["failures"] == []
+    page = (out / "report.html").read_text()
+    sections = {"multilabel": "F1 by label", "regression": "Predicted against true", "ordinal": "What is taken for what"}
+    assert [t for t, title in sections.items() if f"<h2>{title}</h2>" in page] == [task]
+    if task == "regression":
+        held_out = [float(r["label"]) for r in predictions(out / "cells" / "full-base~100~0")]
+        tuned = next(arm for arm in results["arms"] if arm["name"].startswith("full"))
+        assert [true for true, _ in tuned["points"]] == pytest.approx(held_out, rel=1e-5)
+    if task == "multilabel":
+        assert set(results["arms"][1]["types"]) == set(TOPICS)
     assert (results["task"], set(scores)) == (task, {"constant", "tfidf", "scratch", "frozen", "full", "hybrid"})
     assert scores["tfidf"] > scores["constant"] + 0.2
     assert scores["frozen"] > scores["constant"]
