@@ -193,7 +193,11 @@ def test_a_study_compares_arms_by_the_score_of_the_task(task: str, tables: dict[
     scores = {arm["name"]: arm["mean"] for arm in results["arms"]}
     assert results["failures"] == []
     page = (out / "report.html").read_text()
-    sections = {"multilabel": "F1 by label", "regression": "Predicted against true", "ordinal": "What is taken for what"}
+    sections = {
+        "multilabel": "F1 by label",
+        "regression": "Predicted against true",
+        "ordinal": "What is taken for what",
+    }
     assert [t for t, title in sections.items() if f"<h2>{title}</h2>" in page] == [task]
     if task == "regression":
         held_out = [float(r["label"]) for r in predictions(out / "cells" / "full-base~100~0")]
