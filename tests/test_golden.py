@@ -195,7 +195,7 @@ def test_losses_and_scores_are_those_recorded(name: str, made: dict[str, dict[st
     recorded = _recorded()["jobs"][name]
     assert [loss[:2] for loss in made[name]["losses"]] == [loss[:2] for loss in recorded["losses"]]
     assert [loss[2] for loss in made[name]["losses"]] == pytest.approx(
-        [loss[2] for loss in recorded["losses"]], rel=1e-4, abs=1e-6
+        [loss[2] for loss in recorded["losses"]], rel=1e-3, abs=1e-6
     )
     for now, then in zip(made[name].get("scores", []), recorded.get("scores", []), strict=True):
         assert now[:-1] == then[:-1]

@@ -47,7 +47,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     words = ("oak", "ivy", "rye", "elm", "sky", "try", "queue", "why", "area", "myth")
     lines = [f"{a} {b} {c}" for a in words for b in words for c in words[::3]]
     (folder / "texts.txt").write_text("\n".join(lines) + "\n", "utf-8")
-    train = {"steps": 60, "batch_size": 16, "lr": 0.003, "threads": 1, "tensorboard": False}
+    train = {"steps": 200, "batch_size": 16, "lr": 0.003, "threads": 1, "tensorboard": False}
     settings = {
         "data": {"paths": [str(folder / "texts.txt")], "unit": "line"},
         "tokenizer": {"kind": "word"},
