@@ -19,6 +19,7 @@ from headstart.models.heads import LanguageHead, Model
 from headstart.models.seq2seq import Seq2Seq, State
 
 Step = Callable[[Tensor], Tensor]
+COLDEST = 1e-6  # temperature below which logits divided by it may overflow: the most probable token is all that is left
 
 
 class BranchingStep(Protocol):
@@ -31,7 +32,7 @@ class BranchingStep(Protocol):
 
 @dataclass(frozen=True)
 class Sampling:
-    temperature: float = 0.0  # 0 takes the most probable token
+    temperature: float = 0.0  # 0 (or below COLDEST) takes the most probable token
     top_k: int = 0  # sample among this many; 0 = all
     top_p: float = 1.0  # sample among the fewest tokens that hold this much probability
     seed: int = 0
@@ -65,7 +66,7 @@ def generate(
             logits = step(added)  # (1, V)
             probabilities = logits.softmax(-1)
             allowed = logits.index_fill(1, suppressed, -torch.inf)
-            added = allowed.argmax(-1, keepdim=True) if how.temperature == 0 else _sample(allowed, how, random)
+            added = allowed.argmax(-1, keepdim=True) if how.temperature < COLDEST else _sample(allowed, how, random)
             probability = probabilities.gather(1, added)
             best = probabilities[0].topk(min(top, probabilities.size(1))) if top else None
         ranked = list(zip(best.indices.tolist(), best.values.tolist(), strict=True)) if best else []

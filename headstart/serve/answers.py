@@ -57,6 +57,7 @@ class Completion(TypedDict):
 class Scored(TypedDict):
     label: str
     score: float
+    word: NotRequired[str]  # of a tagger
 
 
 class Info(TypedDict):
@@ -70,6 +71,49 @@ class Info(TypedDict):
 
 class Predictions(TypedDict):
     predictions: list[str | list[str] | float]
+
+
+class RankedTranslation(TypedDict):
+    translation: str
+    score: float  # log probability per token
+
+
+class Translated(RankedTranslation):
+    source: str
+    unknown: list[str]  # parts of the source that the model has never seen
+    finished: bool
+    n_best: list[RankedTranslation]
+
+
+class FoundText(TypedDict):
+    rank: int
+    score: float
+    other_rank: int | None
+    row: int
+    copies: int
+    text: str
+
+
+class FoundTexts(TypedDict):
+    query: str
+    model: str
+    texts: int
+    by_embedding: list[FoundText]  # the score is a cosine
+    by_words: list[FoundText]  # the score is BM25
+
+
+class FoundImage(TypedDict):
+    file: str
+    score: float  # a cosine
+    rank: int
+    own_caption: str
+    thumbnail: str  # a PNG as a data: address
+
+
+class FoundImages(TypedDict):
+    caption: str
+    images: int
+    found: list[FoundImage]
 
 
 class Tokenized(TypedDict):

@@ -240,7 +240,7 @@ async def inspect_model(request: Request, model: Id, asked: InspectRequest) -> R
     found = await studio.model(model)
 
     def look(texts: list[str]) -> list[Any]:
-        return [studio.models.inspector(found).inspect(text, tokens=asked.tokens).data() for text in texts]
+        return [studio.models.inspect(found, text, asked.tokens).data() for text in texts]
 
     seen = (await studio.answers(request, found, f"inspect {asked.tokens}", look, [asked.text]))[0]
     return _json({**seen, "model": found.id})

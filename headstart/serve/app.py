@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from headstart import __version__
 from headstart.errors import UserError
-from headstart.serve import api, label, openai, pages, scoring
+from headstart.serve import api, label, openai, pages, scoring, search, translation
 from headstart.serve.guard import Guard, Stop
 from headstart.serve.problems import BUG, error_schema, invalid, problem, scrubbed, status_of
 from headstart.serve.settings import Settings
@@ -42,7 +42,15 @@ def make_app(settings: Settings) -> ASGIApp:
         responses=error_schema(),
     )  # fmt: skip
     app.state.studio = studio
-    for router in (api.router, openai.router, scoring.router, label.router, pages.router):
+    for router in (
+        api.router,
+        openai.router,
+        scoring.router,
+        translation.router,
+        search.router,
+        label.router,
+        pages.router,
+    ):
         app.include_router(router)
     app.add_api_route("/openapi.json", lambda: app.openapi(), include_in_schema=False)
     app.add_api_route("/static/{name}", static_file, include_in_schema=False)
@@ -105,12 +113,14 @@ def serve(settings: Settings) -> None:
     """Answer until a signal comes. The log has one line of JSON for each request."""
     import uvicorn
 
+    from headstart.serve.protocol import protocol
+
     handler: Any = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(message)s"))
     _log.addHandler(handler)
     _log.setLevel(logging.INFO)
     uvicorn.run(
         make_app(settings), host=settings.host, port=settings.port, access_log=False, server_header=False, log_level="warning",
-        timeout_keep_alive=5, h11_max_incomplete_event_size=settings.limits.header_bytes, limit_concurrency=256, timeout_graceful_shutdown=5,
-        http="h11", ws="none",
+        timeout_keep_alive=5, h11_max_incomplete_event_size=settings.limits.header_bytes, timeout_graceful_shutdown=5,
+        http=protocol(settings.limits.header_seconds), ws="none",
     )  # fmt: skip

@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headstart.serve.metrics import Metrics
-from headstart.serve.problems import BUG, problem
+from headstart.serve.problems import BUG, OVERLOADED, problem
 from headstart.serve.settings import Settings
 from headstart.strict_json import to_json
 
@@ -56,6 +56,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
         self.app, self.settings, self.metrics = app, settings, metrics
+        self._going = 0  # requests that are not answered yet
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -77,8 +78,12 @@ class Guard:
                 message = {**message, "headers": [*message.get("headers", []), *added]}
             await send(message)
 
+        self._going += 1
         try:
             answer = self._decided(scope)
+            if self._going > self.settings.limits.at_once and scope["path"] not in OPEN:
+                self.metrics.add("refused")
+                answer = problem(429, "OVERLOADED", OVERLOADED, request_id, {"retry-after": "1"})
             if answer is None:
                 body = await self._body(scope, receive)
                 await self.app(scope, body, answered)
@@ -92,6 +97,7 @@ class Guard:
             if not status[0]:
                 await problem(500, "BUG", BUG, request_id)(scope, receive, answered)
         finally:
+            self._going -= 1
             self._note(scope, status[0], time.monotonic() - began, request_id)
 
     def _decided(self, scope: Scope) -> Response | None:

@@ -13,6 +13,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +26,7 @@ from typing import Literal, NotRequired, TypedDict
 
 from headstart.errors import ModelError, UserError
 from headstart.labelling.session import RECORD
+from headstart.quantities import data_size
 from headstart.regular_file import read_regular
 from headstart.runs.disk import make_folder, write_file
 from headstart.runs.kinds import KINDS
@@ -32,7 +35,7 @@ from headstart.runs.run import Run
 from headstart.serve.command import shown_command
 from headstart.serve.problems import Refused, scrubbed
 from headstart.serve.registry import ID, Registry
-from headstart.serve.settings import OWN
+from headstart.serve.settings import OWN, Limits
 from headstart.study.progress import StudyProgress, study_progress
 
 State = Literal["starting", "running", "stopped", "failed", "finished"]
@@ -68,8 +71,8 @@ class Job(TypedDict):
 
 
 class Jobs:
-    def __init__(self, registry: Registry, most: int) -> None:
-        self.registry, self.most = registry, most
+    def __init__(self, registry: Registry, limits: Limits) -> None:
+        self.registry, self.limits = registry, limits
         self.folder = registry.folder
         self.kept = self.folder / OWN / "jobs"
         self._children: dict[str, subprocess.Popen[bytes]] = {}
@@ -79,8 +82,10 @@ class Jobs:
         name = self.registry.id_of(out)
         if out.exists() and not words[0] == "compare" and "--resume" not in words:
             raise UserError(f"{out} already exists. Choose another name.", "RUN_EXISTS")
-        if len(self.running()) >= self.most:
+        if len(self.running()) >= self.limits.jobs:
             raise Refused("Another job is running. Wait for it, or stop it.", "JOB_LIMIT")
+        if shutil.disk_usage(self.folder).free < self.limits.free_disk:
+            raise Refused(f"Less than {data_size(self.limits.free_disk)} of disk space is free.", "DISK")
         place = self.kept / name
         make_folder(place)
         argv = [sys.executable, "-m", "headstart", *words, "--json"]
@@ -92,6 +97,7 @@ class Jobs:
             )  # fmt: skip
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, child.pid, NICE)
+        bound(child.pid, self.limits)
         kept: Kept = {"words": list(words), "out": str(out), "pid": child.pid, "born": _born(child.pid), "started": time.strftime("%Y-%m-%dT%H:%M:%S")}  # fmt: skip
         write_file(place / "job.json", json.dumps(kept).encode())
         self._children[name] = child
@@ -215,6 +221,15 @@ class Jobs:
                     found = json.loads(line)["error"]
                     return {"code": str(found["code"]), "message": scrubbed(str(found["message"]), self.folder)}
         return None
+
+
+def bound(pid: int, limits: Limits) -> None:
+    """Limit the processor time and the files of a process and of all that it starts; on Linux, where another process can be limited."""
+    seconds = int(3600 * limits.job_hours * (os.cpu_count() or 1))
+    if sys.platform == "linux":
+        for which, most in ((resource.RLIMIT_CPU, seconds), (resource.RLIMIT_FSIZE, limits.job_file), (resource.RLIMIT_CORE, 0)):  # fmt: skip
+            with suppress(OSError, ValueError):  # it has ended, or its limits are lower already
+                resource.prlimit(pid, which, (most, most))
 
 
 def _is_study(out: Path) -> bool:

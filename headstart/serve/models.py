@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headstart.serve.registry import Model
 
 if TYPE_CHECKING:
+    from headstart.show.view import Inspection
     from headstart.use.encode import LoadedEncoder
     from headstart.use.inspect import Inspector
     from headstart.use.language import LoadedLanguageModel
     from headstart.use.predict import LoadedClassifier
+    from headstart.use.search import ImageSearch
+    from headstart.use.translate import LoadedTranslator
 
 T = TypeVar("T")
 
@@ -62,6 +65,22 @@ class Models:
 
         return self._get(Inspector, model)
 
+    def translator(self, model: Model) -> LoadedTranslator:
+        from headstart.use.translate import LoadedTranslator
+
+        return self._get(LoadedTranslator, model)
+
+    def image_search(self, model: Model) -> ImageSearch:
+        from headstart.use.search import ImageSearch
+
+        return self._get(ImageSearch, model)
+
+    def inspect(self, model: Model, text: str, tokens: int) -> Inspection:
+        """What `headstart inspect` shows of a text."""
+        if model.job == "translate":
+            return self.translator(model).inspect(text)
+        return self.inspector(model).inspect(text, tokens=tokens)
+
     def _get(self, kind: type[T], model: Model) -> T:
         key = (kind.__name__, model.id, model.made)  # one that was trained anew is another
         with self._lock:
@@ -90,5 +109,8 @@ def _leave_cores() -> None:
 def _size(loaded: Any) -> int:
     from headstart.runs.checkpoint import weight_bytes
 
-    network = loaded.saved.model if hasattr(loaded, "saved") else loaded.model
+    owner = next(
+        (getattr(loaded, part) for part in ("saved", "translator", "matcher") if hasattr(loaded, part)), loaded
+    )
+    network = owner.model
     return weight_bytes(network)

@@ -80,6 +80,8 @@ class Choice:
         """Take a new token; False when the text is complete."""
         if token.id == self.tokenizer.end:
             self.reason = "stop"
+            if self.asked.echo:  # who scores a prompt counts one token for each that was asked for
+                self.tokens.append(token)
             return False
         self.made.append(token.id)
         self.tokens.append(token)

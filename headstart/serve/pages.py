@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +20,7 @@ from headstart.quantities import data_size, duration
 from headstart.regular_file import read_regular
 from headstart.runs.kinds import KINDS
 from headstart.runs.run import Run
-from headstart.serve.registry import ID, Entry
+from headstart.serve.registry import ID, Entry, Model
 from headstart.serve.studio import Studio, studio_of
 from headstart.show.page import templates
 from headstart.study.plan import ARMS, USUAL
@@ -28,6 +29,8 @@ from headstart.text.visible import shown
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+    from headstart.labs.folder import Summary
 
 router = APIRouter(include_in_schema=False)
 Id = Annotated[str, InPath(pattern=ID)]
@@ -143,8 +146,26 @@ def model_page(request: Request, model: Id) -> HTMLResponse:
     paired = described.get("headstart", {}).get("paired") is True
     return page(
         request, "model.html.j2", title=found.name, model=found, noun=noun, size=data_size(size), address=studio.settings.address,
-        token=studio.settings.token is not None, others=others, paired=paired,
+        token=studio.settings.token is not None, others=others, paired=paired, examples=_examples(found, paired),
     )  # fmt: skip
+
+
+def _examples(model: Model, paired: bool) -> list[tuple[str, str]]:
+    """Routes that a model answers, each with a body to try."""
+    found: dict[str, list[tuple[str, dict[str, Any]]]] = {
+        "finetune": [
+            ("predict", {"inputs": [["a text", "another"]] if paired else "a text to label"}),
+            ("v1/embeddings", {"input": ["a text"]}),
+            ("search", {"query": "a text", "texts": ["one text", "another"]}),
+        ],
+        "pretrain": [
+            ("v1/completions", {"prompt": "The", "max_tokens": 20, "temperature": 0}),
+            ("v1/embeddings", {"input": ["a text"]}),
+        ],
+        "translate": [("translate", {"inputs": "a text to translate", "beams": 4})],
+        "match": [("search", {"query": "a caption", "top": 10})],
+    }
+    return [(path, json.dumps({"model": model.id, **body})) for path, body in found.get(model.job, [])]
 
 
 @router.get("/models/{model}/inside")
@@ -156,13 +177,44 @@ async def inside(
     found = await studio.model(model)
 
     def look(texts: list[str]) -> list[str]:
-        return [studio.models.inspector(found).inspect(one, tokens=tokens).html() for one in texts]
+        return [studio.models.inspect(found, one, tokens).html() for one in texts]
 
     seen = await studio.answers(request, found, f"inside {tokens}", look, [text])
     script = re.search(r"script-src ('sha256-[\w+/=]+')", seen[0])  # the page names the hash of its script
     return HTMLResponse(
         seen[0], headers={"content-security-policy": INSIDE.format(script=script[1] if script else "'none'")}
     )
+
+
+@router.get("/labs")
+def labs(request: Request) -> HTMLResponse:
+    """The labs that come with Headstart, and the reports of those that were run in the folder."""
+    from headstart.labs.lab import lab_files, open_lab
+
+    known = {name: open_lab(name)[1] for name in lab_files()}
+    return page(request, "labs.html.j2", title="Labs", labs=known, ran=_labs_in(studio_of(request)))
+
+
+@router.get("/labs/{lab}/report")
+def lab_report(request: Request, lab: Id) -> Response:
+    """The report as `headstart lab` wrote it."""
+    found = next((path for name, path, _ in _labs_in(studio_of(request)) if name == lab), None)
+    if found is None:
+        raise ModelError("There is no lab of this id with a report.", "RUN_MISSING")
+    return HTMLResponse(_bytes(found / "report.html"), headers={"content-security-policy": REPORT})
+
+
+def _labs_in(studio: Studio) -> list[tuple[str, Path, Summary]]:
+    """The finished labs in the folder, and in its folder labs, where `headstart lab` writes: id, place and results."""
+    from headstart.labs.folder import read_results
+
+    found, folder = [], studio.registry.folder
+    for file in sorted([*folder.glob("*/lab.json"), *folder.glob("labs/*/lab.json")]):
+        path = file.parent
+        if (path / "report.html").is_file() and path.resolve().is_relative_to(folder.resolve()):
+            with suppress(ModelError):  # damaged; `headstart lab` tells why
+                found.append((studio.registry.id_of(path), path, read_results(path)))
+    return found
 
 
 @router.get("/docs")

@@ -101,6 +101,21 @@ class InvocationsRequest(Body):
     model: ModelName | None = None
 
 
+class TranslateRequest(Body):
+    inputs: Text | Texts
+    model: ModelName | None = None
+    beams: Annotated[int, Field(ge=1, le=8)] = 1
+
+
+class SearchRequest(Body):
+    """A query with the texts to search in; without them, a caption for the images of a matcher."""
+
+    query: Annotated[str, Field(max_length=5000)]
+    texts: Annotated[list[Text], Field(max_length=1000)] = []
+    top: Annotated[int, Field(ge=1, le=50)] = 10
+    model: ModelName | None = None
+
+
 class TokenizeRequest(Body):
     prompt: Text
     model: ModelName | None = None

@@ -47,8 +47,11 @@ async def predict(request: Request, asked: PredictRequest) -> list[Scored] | lis
     )
     _, records = await labelled(studio_of(request), request, asked.model, texts)
     scored: list[list[Scored]] = [
-        [{"label": label, "score": p} for label, p in zip(r["label"], r["tag_probabilities"], strict=True)]
-        if "tokens" in r  # the tag of each word
+        [
+            {"label": label, "score": p, "word": word}
+            for word, label, p in zip(r["tokens"], r["label"], r["tag_probabilities"], strict=True)
+        ]
+        if "tokens" in r
         else [{"label": label, "score": p} for label, p in (r["probabilities"] or {"value": r["label"]}).items()]
         for r in records
     ]  # of a number, there are no probabilities
@@ -123,8 +126,9 @@ def _text_of(record: dict[str, str]) -> str:
 
 
 async def _tokenizer(request: Request, wanted: str | None) -> tuple[Model, Any]:
+    """The tokenizer of a model; of the newest language model, if the request names none, because lm-eval names none."""
     studio = studio_of(request)
-    model = await studio.model(wanted, "pretrain", "finetune")
+    model = await studio.model(wanted, "pretrain")
     loaded = await studio.answers(request, model, "load", lambda _: [studio.models.encoder(model)], [None])
     return model, loaded[0].saved
 

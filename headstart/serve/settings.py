@@ -28,8 +28,13 @@ class Limits:
     text: int = 100_000  # characters of one text
     tokens: int = 1024  # to generate
     seconds: float = 60.0  # that a request may take
+    header_seconds: float = 10.0  # until the headers of a request are there
+    at_once: int = 256  # requests that are being answered or wait
     stall: float = 30.0  # seconds without a byte of a body
     jobs: int = 1  # that train at once
+    job_hours: float = 48.0  # of one core, for each core of the machine
+    job_file: int = 64 << 30  # bytes of one file that a job writes
+    free_disk: int = 1 << 30  # bytes that must be free when a job starts
     files: int = 200  # that are kept
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from headstart.serve.jobs import Jobs
 from headstart.serve.labellings import Labellings
 from headstart.serve.metrics import Metrics
 from headstart.serve.models import Models
-from headstart.serve.problems import Refused
+from headstart.serve.problems import LATE, Refused
 from headstart.serve.registry import Model, Registry
 from headstart.serve.settings import Settings
 from headstart.serve.worker import Worker
@@ -37,7 +38,7 @@ class Studio:
     @classmethod
     def open(cls, settings: Settings) -> Studio:
         metrics, registry = Metrics(), Registry(settings.folder)
-        files, jobs = Files(settings.folder, settings.limits.files), Jobs(registry, settings.limits.jobs)
+        files, jobs = Files(settings.folder, settings.limits.files), Jobs(registry, settings.limits)
         models, worker = Models(settings.memory), Worker(settings.limits, metrics)
         return cls(settings, metrics, registry, files, jobs, models, worker, Labellings(registry))
 
@@ -53,6 +54,7 @@ class Studio:
         """What `call` gives for each item, together with other requests for `what` of the same model."""
         future = self.worker.submit((what, model.id, model.made), call, items)
         waiting = asyncio.ensure_future(asyncio.wrap_future(future))
+        deadline = time.monotonic() + self.settings.limits.seconds
         while True:
             done, _ = await asyncio.wait({waiting}, timeout=GONE)
             if done:
@@ -60,6 +62,9 @@ class Studio:
             if await request.is_disconnected():
                 future.cancel()
                 raise Refused("The client has gone.", "GONE")
+            if time.monotonic() > deadline:
+                future.cancel()
+                raise Refused(LATE, "LATE")
 
     async def steps(self, request: Request, start: Callable[[], Iterator[Any]]) -> AsyncIterator[Any]:
         """What a generation makes, step by step; it ends with the client."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headstart.serve.metrics import Metrics
-from headstart.serve.problems import Refused
+from headstart.serve.problems import OVERLOADED, Refused
 from headstart.serve.settings import Limits
 
 Call = Callable[[list[Any]], Sequence[Any]]
@@ -90,7 +90,7 @@ class Worker:
     def _must_have_room(self) -> None:
         if self._stopped or self.waiting >= self.limits.queue:
             self.metrics.add("refused")
-            raise Refused("Too many requests wait already. Try again in a second.", "OVERLOADED")
+            raise Refused(OVERLOADED, "OVERLOADED")
 
     def _work(self) -> None:
         while True:

@@ -9,7 +9,6 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -237,11 +236,7 @@ def inspect_translation(run: str | Path, text: str, layer: int = 0, head: str = 
     """Where a translator looked while it translated `text`, or each of its words."""
     from headstart.use.translate import LoadedTranslator  # its scores load scipy, which takes half as long as torch
 
-    attended = LoadedTranslator.load(run).attention(text)
-    maps = [replace(view, layer=layer, head=head, part=part) for a in attended for part, view in a.maps.items()]
-    if not maps:
-        raise ModelError("This model has no attention: its decoder sees one state of the whole source, and no tokens.")
-    return Inspection(str(run), f"{text} → {' '.join(a.translation for a in attended)}", tuple(maps))
+    return LoadedTranslator.load(run).inspect(text, layer, head, str(run))
 
 
 @torch.inference_mode()

@@ -13,11 +13,14 @@ from pathlib import Path
 from torch import Tensor
 
 from headstart.bases.matcher import SavedMatcher, open_matcher
+from headstart.config import MatchConfig
 from headstart.data import CaptionsConfig
 from headstart.errors import DataError, did_you_mean
 from headstart.hub.packs import located
 from headstart.images.captions import Captions, read_captions
 from headstart.images.read import ended, find_images, read_image, refuse_bad
+from headstart.runs.kinds import must_be
+from headstart.runs.run import Run
 from headstart.runs.watch import Watch
 from headstart.show.contact_sheet import Asked, CaptionEdits, ContactSheet, Found, Word
 
@@ -83,6 +86,13 @@ class ImageSearch:
     @classmethod
     def open(cls, folder: str | Path, model: str, strict: bool = False, watch: Watch | None = None) -> ImageSearch:
         return cls.within(ImageFolder.open(folder, watch), model, strict, watch)
+
+    @classmethod
+    def load(cls, run: str | Path) -> ImageSearch:
+        """The images that the matcher of a finished run was trained with, all of its splits."""
+        data = must_be(Run.open(run).config, MatchConfig, run).data
+        found = read_captions(data)
+        return cls.within(ImageFolder(found.folder, list(found.captions), found.captions), str(run))
 
     @classmethod
     def within(cls, folder: ImageFolder, model: str, strict: bool = False, watch: Watch | None = None) -> ImageSearch:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -40,6 +40,24 @@ class TextSearch:
     @classmethod
     def over(cls, texts: Sequence[str], model: str | Path, watch: Watch | None = None) -> TextSearch:
         """A search over `texts`, duplicates folded, blank ones left out; their vectors are kept in the cache directory."""
+        encoder = LoadedEncoder.load(model, normalize=True)
+
+        def embed(found: list[str]) -> Vectors:
+            file = private_folder("texts") / f"{digest(encoder.key, *found)[:24]}.safetensors"
+            return kept(file, lambda: torch.from_numpy(encoder.encode(found, watch))).numpy()
+
+        return cls._of(texts, encoder, str(model), embed)
+
+    @classmethod
+    def within(cls, texts: Sequence[str], encoder: LoadedEncoder, model: str) -> TextSearch:
+        """The same with an encoder that is loaded already; nothing is kept."""
+        encoder = replace(encoder, normalized=True)
+        return cls._of(texts, encoder, model, encoder.encode)
+
+    @classmethod
+    def _of(
+        cls, texts: Sequence[str], encoder: LoadedEncoder, model: str, embed: Callable[[list[str]], Vectors]
+    ) -> TextSearch:
         if isinstance(texts, str):
             raise TypeError("texts is a list of texts; for one text give [text]")
         keys = [normal(text) for text in texts]
@@ -47,10 +65,8 @@ class TextSearch:
         first, counts = sorted(places.values()), Counter(keys)
         if not first:
             raise DataError("There is no text to search in.", "DATA_EMPTY")
-        found, encoder = [texts[i] for i in first], LoadedEncoder.load(model, normalize=True)
-        file = private_folder("texts") / f"{digest(encoder.key, *found)[:24]}.safetensors"
-        vectors = kept(file, lambda: torch.from_numpy(encoder.encode(found, watch))).numpy()
-        return cls(str(model), encoder, found, [i + 1 for i in first], [counts[keys[i]] for i in first], vectors)
+        found = [texts[i] for i in first]
+        return cls(model, encoder, found, [i + 1 for i in first], [counts[keys[i]] for i in first], embed(found))
 
     def find(self, queries: Sequence[str], top: int = 10) -> list[NearestTexts]:
         """The `top` nearest texts of each query, by embeddings and by words."""

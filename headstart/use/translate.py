@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from pathlib import Path
 from statistics import mean
@@ -19,6 +19,7 @@ from headstart.errors import DataError, ModelError
 from headstart.runs.kinds import must_be
 from headstart.runs.run import Run
 from headstart.show.attention import AttentionMaps, causal_mask
+from headstart.show.view import Inspection
 from headstart.tasks.translate import TranslateText, translations
 from headstart.tasks.translation_scores import Failures, PairScores, where_it_fails
 from headstart.text.batch import pad
@@ -103,6 +104,16 @@ class LoadedTranslator:
     def attention(self, text: str, split: str | None = None) -> list[Attended]:
         """Where every token looked while `text`, or each of its words, was translated greedily."""
         return [self._attended(piece) for piece in self._pieces(text, split)]
+
+    def inspect(self, text: str, layer: int = 0, head: str = "mean", name: str = "") -> Inspection:
+        """The same as views of a page."""
+        attended = self.attention(text)
+        maps = [replace(view, layer=layer, head=head, part=part) for a in attended for part, view in a.maps.items()]
+        if not maps:
+            raise ModelError(
+                "This model has no attention: its decoder sees one state of the whole source, and no tokens."
+            )
+        return Inspection(name, f"{text} → {' '.join(a.translation for a in attended)}", tuple(maps))
 
     def _pieces(self, text: str, split: str | None) -> list[str]:
         return parts_of(text, split or self.config.split)

@@ -36,6 +36,15 @@ def test_greedy_text_is_that_of_reading_everything_again_each_time(tiny: Callabl
         ids = torch.cat([ids, torch.tensor([[choice.id]])], dim=1)
 
 
+@pytest.mark.parametrize("temperature", [5e-324, 1e-40, 1e-7, 1e-5])
+def test_a_temperature_near_zero_takes_the_most_probable_token(
+    tiny: Callable[..., TransformerConfig], temperature: float
+) -> None:
+    m = model(tiny)
+    greedy, cold = (list(generate(LanguageStep(m), PROMPT, 8, None, Sampling(t))) for t in (0.0, temperature))
+    assert [c.id for c in cold] == [c.id for c in greedy]
+
+
 def test_tokens_that_no_text_has_are_never_said(tiny: Callable[..., TransformerConfig]) -> None:
     m = model(tiny)
     said = {c.id for c in generate(LanguageStep(m), PROMPT, 12, None, Sampling())}

@@ -16,7 +16,7 @@ import httpx2
 import pytest
 from starlette.testclient import TestClient
 
-from headstart.config import FinetuneConfig, PretrainConfig
+from headstart.config import FinetuneConfig, PretrainConfig, TranslateConfig
 from headstart.jobs.job import run_job
 from headstart.labelling.start import start as start_session
 from headstart.schema import parse
@@ -24,6 +24,7 @@ from headstart.serve.app import make_app
 from headstart.serve.settings import Settings
 from headstart.study.study import compare
 from tests.labelling.conftest import texts as topic_texts
+from tests.serve.browsing import browse  # noqa: F401
 
 TOKEN = "t" * 43
 ADDRESS = "http://127.0.0.1:8642"
@@ -59,6 +60,49 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     few = {"seeds": 2, "least_steps": 5, "finetune": {"epochs": 1, "train": TRAIN}}
     compare(TEXTS * 3, LABELS * 3, folder / "base", ("majority", "tfidf", "full"), folder / "study", **few)
     return folder
+
+
+ROWS: dict[str, list[dict[str, Any]]] = {  # of tasks other than classes
+    "several": [
+        {"text": f"the {a} and the {b} {i}", "labels": [a, b]}
+        for i in range(10)
+        for a, b in (("soup", "bread"), ("fish", "soup"), ("cake", "fish"))
+    ],
+    "number": [{"text": f"the soup number {i} was fine", "score": i + 0.25} for i in range(30)],
+    "stars": [{"text": f"{'very ' * (i % 5)}good soup {i}", "stars": 1 + i % 5} for i in range(40)],
+    "tags": [{"tokens": ["the", "soup", str(i)], "tags": ["O", "B-DISH", "O"]} for i in range(30)],
+}
+
+
+@pytest.fixture(scope="session")
+def gallery(made: Path, matcher: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `made` has, and a model of every other kind: several, number, stars, tags, translator, matcher; not to be changed."""
+    folder = Path(shutil.copytree(made, tmp_path_factory.mktemp("gallery") / "runs"))
+    shutil.copytree(matcher, folder / "matcher")
+    for task, rows in ROWS.items():
+        file = folder.parent / f"{task}.jsonl"
+        file.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+        preset = "bert" if task == "tags" else "gpt"
+        small = {"base": preset, "init": "scratch", "model": {"preset": preset, "size": "nano"}, "tokenizer": {"kind": "word"}}  # fmt: skip
+        data = {"train": str(file), **({} if task == "tags" else {"label_column": list(rows[0])[1]})}
+        data |= {"task": "ordinal"} if task == "stars" else {}
+        more = {"data": data, "epochs": 1, "least_steps": 5, "train": TRAIN}
+        run_job(parse(FinetuneConfig, {**small, **more}), folder / task)
+    pairs = folder.parent / "pairs.tsv"
+    pairs.write_text("\n".join(f"{a}{b}\t{b}{a}" for a in ("ba", "do", "ke", "mi", "lu") for b in ("na", "po", "re")))
+    words = {"data": {"pairs": [str(pairs)]}, "epochs": 1, "model": {"hidden": 16, "layers": 1}, "train": TRAIN}
+    run_job(parse(TranslateConfig, words), folder / "translator")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def kinds(gallery: Path) -> Iterator[TestClient]:
+    """A client of it, for tests that change nothing."""
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with TestClient(
+        make_app(Settings(gallery, token=TOKEN)), ADDRESS, headers=headers, raise_server_exceptions=False
+    ) as client:
+        yield client
 
 
 @pytest.fixture

@@ -6,14 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from headstart.labelling.journal import Journal
 from tests.labelling.conftest import TRUTH, WORDS, texts
+from tests.serve.browsing import follow, in_a_browser
 from tests.serve.conftest import Server
-from tests.serve.test_browser import browse, fits, follow, pytestmark  # noqa: F401
 from tests.serve.test_labelling import place  # noqa: F401
 
+pytestmark = in_a_browser
 KEYS = {label: str(i) for i, label in enumerate(WORDS, start=1)}
 ROWS = {text: row for row, (text, _) in enumerate(texts(150), start=1)}
 
@@ -77,18 +76,6 @@ def test_two_tabs_label_different_rows(place: Path, browse: Callable[..., Any], 
     assert one.faults == two.faults == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_label_pages_fit_400_pixels(place: Path, browse: Callable[..., Any], start: Callable[..., Server], scheme: str) -> None:  # noqa: F811  # fmt: skip
-    page = browse(start(place), viewport={"width": 400, "height": 800}, color_scheme=scheme)
-    page.get_by_role("link", name="Label", exact=True).click()
-    assert fits(page)
-    page.get_by_role("link", name="topics").click()
-    page.wait_for_selector("#skip:enabled")
-    assert fits(page)
-    unnamed = page.evaluate("[...document.querySelectorAll('input, select, button')].filter((e) => !(e.labels && e.labels.length) && !e.textContent.trim()).length")  # fmt: skip
-    assert unnamed == 0
-
-
 def test_keys_can_be_turned_off(place: Path, browse: Callable[..., Any], start: Callable[..., Server]) -> None:  # noqa: F811  # fmt: skip
     page = opened(browse(start(place)))
     page.uncheck("#keys")
@@ -100,7 +87,7 @@ def test_keys_can_be_turned_off(place: Path, browse: Callable[..., Any], start: 
 
 def test_a_file_is_chosen_on_the_page_that_starts_a_session(
     tmp_path: Path,
-    browse: Callable[..., Any],  # noqa: F811
+    browse: Callable[..., Any],
     start: Callable[..., Server],
 ) -> None:
     rows = tmp_path / "texts.csv"

@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 from headstart.models.decode import Sampling
 from headstart.serve.app import make_app  # noqa: F401 (the extra is there)
+from headstart.text.batch import pad
 from headstart.use.inspect import Inspector
 from headstart.use.language import LoadedLanguageModel
 
@@ -64,11 +65,33 @@ def test_echo_scores_the_prompt_as_inspect_does(shared: TestClient, ids: dict[st
         assert math.exp(value) == pytest.approx(place["probability"], abs=1e-5)
 
 
+def test_the_requests_of_lm_eval_get_one_token_more_than_the_prompt_has(
+    shared: TestClient, ids: dict[str, str], model
+) -> None:
+    """It sends ids and asks for one new token, whose score it drops: also where that is the end token."""
+    told = shared.post("/tokenize", json={"prompt": "the soup was", "add_special_tokens": False}).json()["tokens"]
+    start = shared.get("/tokenizer_info").json()["bos_token_id"]
+    whole = model.saved.tokenizer.encode(["the soup was lovely"], end=False)[0].tolist()
+    assert [start, *told] == whole[: len(told) + 1]
+    prompts = [whole, whole[:-1]]  # after the first, the text ends
+    asked = {"model": ids["base"], "prompt": prompts, "temperature": 0, "max_tokens": 1, "logprobs": 1, "seed": 1234, "echo": True}  # fmt: skip
+    choices = complete(shared, **asked)["choices"]
+    assert [choice["finish_reason"] for choice in choices] == ["stop", "length"]
+    for choice, row in zip(choices, prompts, strict=True):
+        scores, top = choice["logprobs"]["token_logprobs"], choice["logprobs"]["top_logprobs"]
+        assert len(scores) == len(top) == len(row) + 1
+        expected = model.saved.model(*pad([row])).log_softmax(-1)[0].detach()
+        for place in range(1, len(row)):
+            assert scores[place] == pytest.approx(float(expected[place - 1, row[place]]), abs=1e-4)
+            assert max(top[place].values()) >= scores[place]
+
+
 def test_text_offsets_count_from_the_start_of_the_prompt(shared: TestClient, ids: dict[str, str]) -> None:
     answer = complete(shared, model=ids["base"], max_tokens=3, temperature=0, echo=True, logprobs=0)
     told, text = answer["choices"][0]["logprobs"], answer["choices"][0]["text"]
     assert told["text_offset"] == sorted(told["text_offset"])
-    for token, place in list(zip(told["tokens"], told["text_offset"], strict=True))[1:]:
+    assert told["tokens"].pop() == "</s>"  # has no text
+    for token, place in list(zip(told["tokens"], told["text_offset"], strict=False))[1:]:
         assert text[place:].lstrip().startswith(token.strip())
 
 
@@ -106,9 +129,8 @@ def test_a_stream_is_the_whole_in_parts(shared: TestClient, ids: dict[str, str],
     lines = [line.removeprefix("data: ") for line in answer.text.split("\n\n") if line]
     assert lines.pop() == "[DONE]"
     parts = [json.loads(line) for line in lines]
-    assert parts.pop()["usage"]["completion_tokens"] == len(whole["logprobs"]["tokens"]) - (
-        len(model_row(shared, ids)) if echo else 0
-    )
+    before = len(model_row(shared, ids)) + 1 if echo else 0  # with echo, the end token stands there too
+    assert parts.pop()["usage"]["completion_tokens"] == len(whole["logprobs"]["tokens"]) - before
     assert "".join(part["choices"][0]["text"] for part in parts) == whole["text"]
     tokens = [token for part in parts for token in part["choices"][0]["logprobs"]["tokens"]]
     assert tokens == whole["logprobs"]["tokens"]

@@ -14,8 +14,8 @@ from headstart.schema import parse
 from headstart.text.text_pair import TextPair
 from headstart.use.inspect import Inspector
 from headstart.use.predict import LoadedClassifier
+from tests.serve.browsing import follow
 from tests.serve.conftest import TRAIN, Server
-from tests.serve.test_browser import browse, follow  # noqa: F401
 
 PAIR = ["the soup was cold", "it was warm"]
 
@@ -51,7 +51,7 @@ def test_inspect_takes_both_texts_with_a_mark_between(pairs: Path) -> None:
 
 def test_the_page_of_such_a_model_has_two_boxes(
     pairs: Path,
-    browse: Callable[..., Any],  # noqa: F811
+    browse: Callable[..., Any],
     start: Callable[..., Server],
 ) -> None:
     page = browse(start(pairs))
@@ -88,7 +88,7 @@ def test_the_check_of_a_file_names_the_task_and_the_arms_that_suit_it(
 
 def test_a_new_study_of_pairs_starts_with_their_arms(
     tmp_path: Path,
-    browse: Callable[..., Any],  # noqa: F811
+    browse: Callable[..., Any],
     start: Callable[..., Server],
 ) -> None:
     rows = tmp_path / "pairs.csv"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import threading
 import time
@@ -17,9 +16,6 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
-from headstart.config import FinetuneConfig
-from headstart.jobs.finetune import finetune
-from headstart.schema import parse
 from headstart.serve.metrics import Metrics
 from headstart.serve.problems import Refused
 from headstart.serve.settings import Limits
@@ -40,42 +36,6 @@ def test_predict_gives_the_labels_of_the_command_line(shared: TestClient, ids: d
     for record, scores in zip(ours, several, strict=True):
         assert {s["label"]: pytest.approx(s["score"], abs=1e-6) for s in scores} == record["probabilities"]
         assert scores[0]["label"] == record["label"]
-
-
-def test_a_number_is_its_own_score(client_of: Callable[..., TestClient], tmp_path: Path) -> None:
-    rows = [{"text": f"the soup number {i} was fine", "score": i + 0.25} for i in range(60)]
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    small = {"base": "gpt", "init": "scratch", "epochs": 1, "model": {"size": "nano"}, "tokenizer": {"kind": "word"}}
-    data = {"train": str(tmp_path / "rows.jsonl"), "label_column": "score"}
-    finetune(
-        parse(FinetuneConfig, {**small, "data": data, "train": {"tensorboard": False}}), tmp_path / "runs" / "number"
-    )
-    (ours,) = LoadedClassifier.load(tmp_path / "runs" / "number").predict(TEXTS[:1])
-    client = client_of(tmp_path / "runs")
-    (scored,) = client.post("/predict", json={"inputs": TEXTS[0]}).json()
-    assert scored == {"label": "value", "score": pytest.approx(ours["label"])}
-    assert client.post("/invocations", json={"inputs": TEXTS[:1]}).json()["predictions"] == [
-        pytest.approx(ours["label"])
-    ]
-
-
-def test_a_tagger_gives_the_tag_of_each_word(client_of: Callable[..., TestClient], tmp_path: Path) -> None:
-    rows = [{"tokens": ["the", "soup", str(i)], "tags": ["O", "B-DISH", "O"]} for i in range(60)]
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    small = {
-        "base": "bert",
-        "init": "scratch",
-        "epochs": 1,
-        "model": {"preset": "bert", "size": "nano"},
-        "tokenizer": {"kind": "word"},
-    }
-    data, train = {"train": str(tmp_path / "rows.jsonl")}, {"tensorboard": False}
-    finetune(parse(FinetuneConfig, {**small, "data": data, "train": train}), tmp_path / "runs" / "tags")
-    (ours,) = LoadedClassifier.load(tmp_path / "runs" / "tags").predict(["the soup, please"])
-    client = client_of(tmp_path / "runs")
-    scored = client.post("/predict", json={"inputs": "the soup, please"}).json()
-    assert [each["label"] for each in scored] == ours["label"]
-    assert client.post("/invocations", json={"inputs": ["the soup, please"]}).json()["predictions"] == [ours["label"]]
 
 
 @pytest.mark.parametrize("inputs", ["", "  ", ["a", ""], [["a", "b"]], [], None, 5, [5]])

@@ -234,14 +234,16 @@ def disk(folder: Path) -> dict[str, str]:
 def test_R5_every_get_has_no_effect(client: TestClient, folder: Path, ids: dict[str, str], rows_csv: bytes) -> None:
     file = client.put("/api/files?name=a.csv", content=rows_csv, headers=UPLOAD).json()["id"]
     cell = next(m["id"] for m in client.get("/v1/models").json()["data"] if "cells" in m["name"])
+    lab = _finished_lab(folder)
     before, called = disk(folder), 0
+    given = {"file": file, "name": "studio.js", "lab": client.app.app.state.studio.registry.id_of(lab)}
     places = {"job": "base", "run": "base", "study": "study", "model": "tuned", "labelling": "topics"}
     for route in flat(client.app.app.routes):
         if "GET" not in route.methods:
             continue
         path = re.sub(
             r"\{(\w+)\}",
-            lambda found: file if found[1] == "file" else "studio.js" if found[1] == "name" else ids[places[found[1]]],
+            lambda found: given.get(found[1]) or ids[places[found[1]]],
             route.path,
         )
         query = "?text=the+soup" if path.endswith("/inside") else ""
@@ -253,6 +255,19 @@ def test_R5_every_get_has_no_effect(client: TestClient, folder: Path, ids: dict[
     assert called > 50
     after = disk(folder)
     assert after == before
+
+
+def _finished_lab(folder: Path) -> Path:
+    """The least that a lab leaves behind."""
+    lab = folder / "labs" / "mine"
+    lab.mkdir(parents=True)
+    machine = {"started": "2026-01-01", "machine": "here", "versions": {"headstart": "1", "torch": "2"}}
+    facts = {"lab": "mine", "quick": True, "data_dir": "data", "environment": machine}
+    results = {"title": "Mine", "question": "Does it help?", "seconds": 1.0, "verdict": [], "figures": [], "steps": []}
+    (lab / "lab.json").write_text(json.dumps(facts))
+    (lab / "results.json").write_text(json.dumps({**facts, **results}))
+    (lab / "report.html").write_text("<h1>Mine</h1>")
+    return lab
 
 
 def test_R6_ids_are_looked_up_and_never_joined(shared: TestClient) -> None:

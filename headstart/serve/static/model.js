@@ -3,9 +3,20 @@ import { $, ask, complain, make, shown } from "/static/studio.js";
 const page = $("model");
 const id = page.dataset.id;
 
+function tagged(scores) {  // words, each with the tag it was given
+  const words = make("p", "", { class: "tagged" });
+  for (const { label: tag, score, word } of scores) {
+    const one = make("span", "", { class: tag === "O" ? "word" : "word named", title: `${(100 * score).toFixed(1)} %` });
+    one.append(make("bdi", shown(word)), make("small", shown(tag)));
+    words.append(one, " ");
+  }
+  return words;
+}
+
 async function label(model, place, texts) {
   if (!model || !texts.every((text) => text.trim())) { place.replaceChildren(); return; }
   const [scores] = await ask("POST", "/predict", { inputs: [texts], model });
+  if (scores.length && "word" in scores[0]) { place.replaceChildren(tagged(scores)); return; }
   const bars = make("div", "", { class: "bars" });
   for (const { label: name, score } of scores) {
     const named = make("bdi", shown(name));
@@ -41,16 +52,45 @@ function table(logprobs) {
   $("token-table").hidden = !logprobs.tokens.length;
 }
 
-if (page.dataset.job === "pretrain") {
-  $("generate").addEventListener("submit", async (event) => {
+function submitted(form, work) {
+  $(form).addEventListener("submit", async (event) => {
     event.preventDefault();
+    try { complain(null); await work(); } catch (error) { complain(error); }
+  });
+}
+
+if (page.dataset.job === "pretrain") {
+  submitted("generate", async () => {
     const number = (name) => Number($(name).value);
     const body = { model: id, prompt: $("text").value, max_tokens: number("tokens"), temperature: number("temperature"), top_k: number("top-k"), seed: number("seed"), logprobs: 6 };
-    try {
-      complain(null);
-      const { choices } = await ask("POST", "/v1/completions", body);
-      $("generated").textContent = shown($("text").value + choices[0].text);
-      table(choices[0].logprobs);
-    } catch (error) { complain(error); }
+    const { choices } = await ask("POST", "/v1/completions", body);
+    $("generated").textContent = shown($("text").value + choices[0].text);
+    table(choices[0].logprobs);
+  });
+}
+
+if (page.dataset.job === "translate") {
+  submitted("translate", async () => {
+    const [found] = await ask("POST", "/translate", { model: id, inputs: $("text").value, beams: Number($("beams").value) });
+    $("translated").textContent = shown(found.translation);
+    const others = found.n_best.slice(1).map((other) => shown(other.translation));
+    $("translated-notes").textContent = [
+      `Log-probability per token ${found.score.toFixed(3)}.`,
+      found.finished ? "" : "The translation was cut off.",
+      found.unknown.length ? `Never seen in training: ${found.unknown.map(shown).join(", ")}.` : "",
+      others.length ? `Next best: ${others.join("; ")}.` : "",
+    ].filter(Boolean).join(" ");
+  });
+}
+
+if (page.dataset.job === "match") {
+  submitted("search", async () => {
+    const found = await ask("POST", "/search", { model: id, query: $("text").value, top: 12 });
+    $("searched").textContent = `The ${found.found.length} best of ${found.images} images.`;
+    $("images").replaceChildren(...found.found.map((image) => {
+      const one = make("li");
+      one.append(make("img", "", { src: image.thumbnail, alt: shown(image.own_caption || image.file) }), make("bdi", shown(image.own_caption || image.file)), make("small", image.score.toFixed(3)));
+      return one;
+    }));
   });
 }
