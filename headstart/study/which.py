@@ -18,6 +18,7 @@ from headstart.config import ClassScore
 from headstart.data import LabelledConfig
 from headstart.errors import ConfigError, DataError
 from headstart.hub.packs import get_pack, pack_folder
+from headstart.prompts import AUTO
 from headstart.quantities import signed
 from headstart.runs.watch import Watch
 from headstart.schema import Frozen, merge, parse, read_toml
@@ -199,8 +200,6 @@ def rank(
 
 def with_best_base(cfg: StudyConfig, out: Path, watch: Watch) -> StudyConfig:
     """`cfg` with the best base at hand in place of auto; a study in `out` keeps the one that was chosen when it began."""
-    from headstart.bases.at_hand import AUTO
-
     file = out / "study.toml"
     before = parse(StudyConfig, read_toml(file), str(file)) if file.exists() else None
     if before and before.chosen:
@@ -208,12 +207,27 @@ def with_best_base(cfg: StudyConfig, out: Path, watch: Watch) -> StudyConfig:
         return cfg.model_copy(update={"bases": bases, "chosen": before.chosen})
     if AUTO not in cfg.bases:
         return cfg
-    most = 0 if 0 in cfg.labels else max(cfg.labels)  # labels that the study withholds choose no base
-    found = rank(cfg.data.model_copy(update={"labels": most}), (), cfg.prompts, cfg.label_words, watch=watch)
-    base = placed(str(found.best_with_base.base))
-    watch.note(f"--base auto is {base}. {found.verdict}")
+    base, why = best_base(cfg, watch)
+    watch.note(f"--base auto is {base}. {why}")
     bases = tuple(dict.fromkeys(base if name == AUTO else name for name in cfg.bases))
-    return cfg.model_copy(update={"bases": bases, "chosen": found.verdict})
+    return cfg.model_copy(update={"bases": bases, "chosen": why})
+
+
+def best_base(cfg: StudyConfig, watch: Watch) -> tuple[str, str]:
+    """The best base at hand for the rows of a study, and why; the first pack of a model is downloaded if there is none."""
+    from headstart.bases.at_hand import MODELS, found_bases, missing_packs
+
+    found = found_bases()
+    if not found:
+        first = MODELS[0]
+        watch.note(f"There is no base at hand. Downloading {first} ({missing_packs()[first]}) ...")
+        get_pack(first)
+        return first, "There was no other base at hand."
+    if len(found) == 1:
+        return placed(found[0]), "There is no other base at hand."
+    most = 0 if 0 in cfg.labels else max(cfg.labels)  # labels that the study withholds choose no base
+    ranking = rank(cfg.data.model_copy(update={"labels": most}), (), cfg.prompts, cfg.label_words, watch=watch)
+    return placed(str(ranking.best_with_base.base)), ranking.verdict
 
 
 def placed(base: str) -> str:
