@@ -20,6 +20,7 @@ from headstart.data import LabelledConfig
 from headstart.errors import ConfigError, DataError, UserError
 from headstart.jobs.pretrain import pretrain
 from headstart.schema import parse, read_toml
+from headstart.study import estimate
 from headstart.study.plan import StudyConfig
 from headstart.study.which import Ranking, rank, training_rows
 from headstart.text.read import Example
@@ -293,6 +294,26 @@ def test_compare_takes_the_best_base_at_hand_and_notes_why(
     again = CliRunner().invoke(app, words)
     assert again.exit_code == 0, again.output
     assert "--base auto is" not in again.stderr  # what was chosen stays
+
+
+def test_a_base_whose_study_takes_hours_is_passed_over(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        shutil.copytree(here / "runs" / "base", tmp_path / "runs" / name)
+    monkeypatch.chdir(tmp_path)
+    real = estimate.study_estimate
+
+    def long_for_one(cfg: StudyConfig, jobs: int = 1) -> tuple[estimate.StudyEstimate, dict[str, float]]:
+        cost, by_cell = real(cfg, jobs)
+        return ({**cost, "seconds": 80_000.0} if cfg.bases[0].endswith("one") else cost), by_cell
+
+    monkeypatch.setattr(estimate, "study_estimate", long_for_one)
+    words = ["compare", str(here / "rows.csv"), "--arms", "tfidf,frozen", "--out", "study", "--dry-run", *SMALL]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert f"--base auto is {tmp_path / 'runs' / 'two'}." in done.stderr
+    assert f"The study would take with {tmp_path / 'runs' / 'one'} about 22 h 13 min; with" in done.stderr
 
 
 def test_the_only_base_at_hand_needs_no_ranking(here: Path, tmp_path: Path) -> None:
