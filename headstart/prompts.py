@@ -16,7 +16,7 @@ from pydantic import model_validator
 from headstart.errors import ConfigError
 from headstart.schema import Frozen
 
-AUTO = "auto"  # in place of a template: those of the family that the label names belong to
+AUTO = "auto"  # in place of a template: those of the family that the label names belong to; of a base: the best at hand
 MOST_CHARACTERS = 10_000
 CALIBRATED_ON = 400  # training texts, without their labels
 

@@ -6,6 +6,9 @@ import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # of child processes too: tests run beside each other, and threads would wait
 
 import functools
 import sys

@@ -1,9 +1,10 @@
-"""What the README and docs/verbs.md promise: their commands run as they stand, and give what they show."""
+"""What the README, the tutorial and docs/verbs.md promise: their commands run as they stand, and give what they show."""
 
 from __future__ import annotations
 
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -13,16 +14,18 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
+from headstart import LanguageModel
 from headstart.cli import app
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
+TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
 VERBS = (ROOT / "docs" / "verbs.md").read_text("utf-8")
 SHELLS = ("bash", "console", "sh", "shell")
 TIME_LIMIT = 240  # seconds for one block; the whole walk takes about a minute
 
 # ```bash no-test is shown and not run; ```text is output.
-FENCES = re.findall(r"^```(\S*)([^\n]*)\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)
+FENCES = re.findall(r"^```(\S*)([^\n]*)\n(.*?)^```$", README + TUTORIAL, flags=re.MULTILINE | re.DOTALL)
 BLOCKS = [body for language, mark, body in FENCES if language == "bash" and "no-test" not in mark]
 
 # In verbs.md, output follows its command; ```text varies is output of which more than the numbers may differ.
@@ -43,6 +46,34 @@ def test_the_walk_and_the_examples_of_the_verbs_run_as_they_stand(
         assert [d.exit_code for d in done] == [0] * len(done), f"{commands}\n{done[-1].output}"
         if not varies:
             assert without_numbers("".join(d.stdout for d in done)) == without_numbers(shown), commands
+
+
+@pytest.mark.parametrize("command", re.findall(r"^(?:\|[^|]*\| `)?(headstart [^`\n]+)", README, flags=re.MULTILINE))
+def test_a_command_of_the_readme_is_one_that_the_command_line_accepts(command: str) -> None:
+    verb, *words = shlex.split(command)[1:]
+    found = typer.main.get_command(app).commands[verb]  # type: ignore[attr-defined]
+    if words and words[0] in getattr(found, "commands", ()):
+        verb, words, found = words[0], words[1:], found.commands[words[0]]
+    with found.make_context(verb, list(words)) as context:
+        assert context.params
+
+
+def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it stands, but for a base and a study that take seconds."""
+    block = re.findall(r"^```python no-test\n(.*?)^```$", README, flags=re.MULTILINE | re.DOTALL)[0]
+    small = 'base=base, seeds=1, arms=("tfidf", "full"), least_steps=2, finetune={"epochs": 1, "train": {"threads": 1}}'
+    assert block.count('base="minilm", seeds=5') == block.count('base="minilm").fit') == 1
+    code = block.replace('base="minilm", seeds=5', small).replace(
+        'base="minilm"', 'base=base, epochs=1, settings={"train": {"threads": 1}}'
+    )
+    texts = [f"The {what} was {how}." for what in ("tea", "cake", "soup") for how in ("lovely", "fine", "cold", "bad")]
+    labels = [text.split()[-1] in ("lovely.", "fine.") for text in texts]
+    monkeypatch.chdir(tmp_path)
+    settings = {"model": {"size": "nano"}, "train": {"threads": 1}}
+    LanguageModel(steps=2, unit="line", settings=settings).fit(texts).save("base")
+    Path("readme.py").write_text(code)
+    made = runpy.run_path("readme.py", {"texts": texts, "labels": labels, "base": "base"})
+    assert made["study"].verdict
 
 
 @pytest.mark.parametrize("target", ["demo", "test"])
@@ -72,7 +103,7 @@ def walk(tmp_path: Path) -> None:
             cwd=tmp_path, env=env, capture_output=True, text=True, timeout=TIME_LIMIT,
         )  # fmt: skip
         assert done.returncode == 0, (
-            f"block {number} of the README exited with {done.returncode}:\n\n{block}\n"
+            f"block {number} of the tutorial exited with {done.returncode}:\n\n{block}\n"
             f"stdout:\n{done.stdout[-2000:]}\nstderr:\n{done.stderr[-2000:]}"
         )
 
@@ -91,6 +122,6 @@ def test_every_example_of_the_verbs_is_a_plain_command_with_its_output() -> None
 
 
 def test_the_table_of_verbs_is_the_command_line() -> None:
-    section = README.split("## The verbs\n", 1)[1].split("\n## ", 1)[0]
+    section = VERBS.split("\n## ", 1)[0]
     written = re.findall(r"^\| `([a-z-]+)` \|", section, flags=re.MULTILINE)
     assert sorted(written) == sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]

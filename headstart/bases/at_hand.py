@@ -14,22 +14,26 @@ from headstart.hub.packs import pack_folder
 from headstart.runs.run import Run, runs_in
 from headstart.shapes import PRESETS
 
-AUTO = "auto"  # in place of a base: the best of those at hand
 RUNS = "runs"  # where runs are looked for
 MEGABYTES = {"minilm": 84, "smollm2": 95, "mpnet": 404, "english-vectors": 34, "vader": 0.1}  # of the downloads
 
 
 def bases_at_hand(folder: str = RUNS) -> list[str]:
-    """Packs in the cache, then finished pretraining runs below a folder, by name."""
-    packs = [name for name in MODELS if pack_folder(name).exists()]
-    runs = runs_in(folder) if os.path.isdir(folder) else []
-    found = [*packs, *(str(run.path) for run in runs if run.finished and run.job == "pretrain")]
+    """Packs in the cache, then finished pretraining runs below a folder, by name; an error if there is none."""
+    found = found_bases(folder)
     if not found:
         raise ConfigError(
             f"There is no base at hand: no pack of a model is in the cache, and no pretraining run below {folder}/. Give one with "
             f"--base RUN, or download {', '.join(MODELS)} with --packs."
         )
     return found
+
+
+def found_bases(folder: str = RUNS) -> list[str]:
+    """The same, or nothing."""
+    packs = [name for name in MODELS if pack_folder(name).exists()]
+    runs = runs_in(folder) if os.path.isdir(folder) else []
+    return [*packs, *(str(run.path) for run in runs if run.finished and run.job == "pretrain")]
 
 
 def must_have_weights(bases: Sequence[str]) -> None:

@@ -74,7 +74,9 @@ class StudyConfig(Frozen):
     """Arms x seeds x label counts on one split: what is compared with what."""
 
     data: LabelledConfig
-    bases: tuple[str, ...] = ()  # runs or external models; those pretrained by the study itself come after them
+    bases: tuple[
+        str, ...
+    ] = ()  # runs or external models, or auto, the default without a corpus; those pretrained by the study itself come after them
     arms: tuple[str, ...] = USUAL  # or others of ARMS
     seeds: int = Field(5, ge=1)
     labels: tuple[int, ...] = (0,)  # training rows, validation rows included; 0 = all
@@ -94,6 +96,15 @@ class StudyConfig(Frozen):
     finetune: dict[str, Any] = Field(
         default_factory=dict
     )  # settings of every arm that is trained, as in its config.toml
+
+    @model_validator(mode="before")
+    @classmethod
+    def base_is_chosen(cls, given: Any) -> Any:
+        """Arms that need a base have the best at hand, if neither a base nor a corpus is given."""
+        if not isinstance(given, Mapping) or given.get("bases") or given.get("pretrain"):
+            return given
+        needed = any(arm not in BASELINES for arm in given.get("arms") or USUAL)
+        return {**given, "bases": (AUTO,)} if needed else given
 
     @field_validator("arms")
     @classmethod
@@ -126,8 +137,6 @@ class StudyConfig(Frozen):
                 "prompts and label_words are settings of the study: the arms zero-shot and prompt use them"
             )
         self.finetuning({"base": "gpt", "context": 0})  # a context is for some bases and not for others
-        if self.trained and not self.bases and not self.pretrain:
-            raise ValueError(f"the arms {', '.join(self.trained)} need a base: --base RUN, or --corpus to pretrain one")
         if "stack" in self.arms and "full" not in self.arms:
             raise ValueError("the arm stack joins the scores of the arm full with TF-IDF: add full to the arms")
         return self

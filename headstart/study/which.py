@@ -18,7 +18,8 @@ from headstart.config import ClassScore
 from headstart.data import LabelledConfig
 from headstart.errors import ConfigError, DataError
 from headstart.hub.packs import get_pack, pack_folder
-from headstart.quantities import signed
+from headstart.prompts import AUTO
+from headstart.quantities import duration, signed
 from headstart.runs.watch import Watch
 from headstart.schema import Frozen, merge, parse, read_toml
 from headstart.study.baseline import Baseline
@@ -51,6 +52,7 @@ FOLLOW_UP = {
     "hybrid": ("frozen", "full", "hybrid"),
     "prompt:frozen": ("zero-shot", "prompt:frozen", "prompt"),
 }
+SESSION = 3600.0  # seconds that a study may take whose base nobody named
 COMPARED_WITH = ("majority", "tfidf", "scratch")
 
 
@@ -199,8 +201,6 @@ def rank(
 
 def with_best_base(cfg: StudyConfig, out: Path, watch: Watch) -> StudyConfig:
     """`cfg` with the best base at hand in place of auto; a study in `out` keeps the one that was chosen when it began."""
-    from headstart.bases.at_hand import AUTO
-
     file = out / "study.toml"
     before = parse(StudyConfig, read_toml(file), str(file)) if file.exists() else None
     if before and before.chosen:
@@ -208,12 +208,51 @@ def with_best_base(cfg: StudyConfig, out: Path, watch: Watch) -> StudyConfig:
         return cfg.model_copy(update={"bases": bases, "chosen": before.chosen})
     if AUTO not in cfg.bases:
         return cfg
-    most = 0 if 0 in cfg.labels else max(cfg.labels)  # labels that the study withholds choose no base
-    found = rank(cfg.data.model_copy(update={"labels": most}), (), cfg.prompts, cfg.label_words, watch=watch)
-    base = placed(str(found.best_with_base.base))
-    watch.note(f"--base auto is {base}. {found.verdict}")
+    base, why = best_base(cfg, watch)
+    watch.note(f"--base auto is {base}. {why}")
     bases = tuple(dict.fromkeys(base if name == AUTO else name for name in cfg.bases))
-    return cfg.model_copy(update={"bases": bases, "chosen": found.verdict})
+    return cfg.model_copy(update={"bases": bases, "chosen": why})
+
+
+def best_base(cfg: StudyConfig, watch: Watch) -> tuple[str, str]:
+    """The best base at hand for the rows of a study, and why; the first pack of a model is downloaded if there is none."""
+    from headstart.bases.at_hand import found_bases, missing_packs
+    from headstart.bases.pretrained import MODELS
+
+    found = found_bases()
+    if not found:
+        first = MODELS[0]
+        watch.note(f"There is no base at hand. Downloading {first} ({missing_packs()[first]}) ...")
+        get_pack(first)
+        return first, "There was no other base at hand."
+    if len(found) == 1:
+        return placed(found[0]), "There is no other base at hand."
+    most = 0 if 0 in cfg.labels else max(cfg.labels)  # labels that the study withholds choose no base
+    ranking = rank(cfg.data.model_copy(update={"labels": most}), (), cfg.prompts, cfg.label_words, watch=watch)
+    base, too_long = _affordable(ranking, cfg)
+    return base, f"{ranking.verdict} {too_long}".rstrip()
+
+
+def _affordable(ranking: Ranking, cfg: StudyConfig) -> tuple[str, str]:
+    """The best base whose study fits the time of a session, else the one that takes least; and what was passed over."""
+    from headstart.study.classify import with_usual_arms
+    from headstart.study.estimate import study_estimate
+
+    ranked_bases = [placed(name) for name in dict.fromkeys(pair.base for pair in ranking.pairs if pair.base)]
+    seconds: dict[str, float] = {}
+    for base in ranked_bases:
+        bases = tuple(base if name == AUTO else name for name in cfg.bases)
+        study = with_usual_arms(cfg.model_copy(update={"bases": bases}), Watch())
+        seconds[base] = study_estimate(study)[0]["seconds"]
+        if seconds[base] <= SESSION:
+            break
+    taken = min(seconds, key=lambda base: (seconds[base] > SESSION, seconds[base]))
+    passed = [
+        f"with {base} about {duration(seconds[base])}" for base in ranked_bases if base in seconds and base != taken
+    ]
+    if not passed:
+        return taken, ""
+    return taken, f"The study would take {' and '.join(passed)}; with {taken} it takes {duration(seconds[taken])}."
 
 
 def placed(base: str) -> str:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from headstart.bases.at_hand import AUTO, bases_at_hand
+from headstart.bases.at_hand import bases_at_hand
 from headstart.bases.routes import ROUTES
 from headstart.bases.selection import MINUTES, Prompting, try_routes
 from headstart.config import FinetuneConfig
@@ -28,7 +28,7 @@ from headstart.errors import ConfigError, DataError, Stopped, UserError, shorten
 from headstart.jobs.job import run_job
 from headstart.jobs.recipe import pretraining
 from headstart.models.decode import Sampling
-from headstart.prompts import AUTO as BY_LABELS
+from headstart.prompts import AUTO
 from headstart.quantities import counted
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
@@ -215,7 +215,7 @@ class TextClassifier(ClassifierMixin, OnBase):  # type: ignore[misc]
 
     def _choose(self, rows: Sequence[Example]) -> Choice:
         """The best base at hand and how to train it; with a prompt of one's own, the best that can be prompted."""
-        templates = (self.prompt,) if self.prompt and self.prompt != BY_LABELS else ()
+        templates = (self.prompt,) if self.prompt and self.prompt != AUTO else ()
         asked = Prompting(templates, self._words)
         routes = tuple(route for route in ROUTES if route.asks) if self.prompt else ROUTES
         found = try_routes(rows, bases_at_hand(), asked, MINUTES, Watch(), routes=routes, must_open=False)
@@ -228,7 +228,7 @@ class TextClassifier(ClassifierMixin, OnBase):  # type: ignore[misc]
             base=str(best.base),
             route=best.route,
             train="head" if frozen else self.train,
-            prompt=(self.prompt or BY_LABELS) if prompted else None,
+            prompt=(self.prompt or AUTO) if prompted else None,
             score=found.score,
             scores={f"{tried.base} {tried.route}": found.score_of(tried) for tried in found.tried},
         )

