@@ -20,6 +20,7 @@ from headstart.jobs.curves import write_curves
 from headstart.runs.checkpoint import Progress
 from headstart.runs.joined import JoinedRun
 from headstart.runs.kinds import kind_of
+from headstart.runs.manifest import read_manifest
 from headstart.runs.place import ALONE, Place, must_have_work
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
@@ -236,6 +237,7 @@ def run_job(
             **({**told, "communication_seconds": round(processes.waited, 3)} if told else {}),
         }
         job.save(run.path / "model", job.card(result))
+        result["weights_sha256"] = read_manifest(run.path / "model")["model.safetensors"].sha256
         if curves:
             write_curves(run)
         return run.finish(result, job.cfg.train.keep_checkpoints)
