@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 from headstart.errors import UserError, first_line
 from headstart.quantities import counted
@@ -22,6 +22,17 @@ class Check:
     name: str
     outcome: Outcome
     detail: str = ""
+
+
+class Record(TypedDict):
+    """A verification as JSON."""
+
+    folder: str
+    kind: str
+    state: str
+    checks: list[dict[str, str]]
+    seed: int | None
+    badge: str
 
 
 @dataclass
@@ -73,7 +84,7 @@ class Verification:
         told = f"; run again: {', '.join(again)}" if again else "; nothing was run again"
         return f"> headstart verify {version('headstart')}, {today}: {self.sentence}{told} (SHA-256 of {results.name} {digest}…)"
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Record:
         return {
             "folder": str(self.folder),
             "kind": self.kind,

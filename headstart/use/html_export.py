@@ -37,9 +37,9 @@ from headstart.use.export import refuse_windows
 from headstart.use.language import refuse_distilled
 
 SCRIPTS = ("tokenizer.js", "model.js", "page.js")
-ALLOWED = 5e-4  # of a probability, by rounding the weights to 16 bits; where it is more, they are kept in 32
+ALLOWED = 1e-4  # of a probability, by rounding the weights to 16 bits; where it is more on the texts checked, they are kept in 32
 MOST_PARAMETERS = 60_000_000  # a page of about 160 MB
-CHECKED = 16  # texts
+CHECKED = 16  # texts of the run, and as many of random tokens
 SAMPLE = "the film was fine"  # where the run keeps no texts
 PARTS = ("normalizer", "pre_tokenizer", "decoder")  # of a tokenizer.json, beside its model
 
@@ -49,6 +49,22 @@ class HtmlExport(TypedDict):
     bytes: int
     bits: int  # of a weight
     largest_difference: float  # of a probability, by rounding
+
+
+class Described(TypedDict):
+    """A tokenizer as tokenizer.js reads it."""
+
+    kind: str
+    lower: bool
+    spaced: bool  # a token carries the space before it
+    tokens: list[str]
+    merges: list[list[str]]
+    scores: list[float]
+    start: int
+    end: int
+    unk: int | None
+    special: list[int]
+    suppressed: list[int]
 
 
 def export_html(run: str | Path, out: str | Path) -> HtmlExport:
@@ -63,10 +79,11 @@ def export_html(run: str | Path, out: str | Path) -> HtmlExport:
     refuse_windows(saved, str(run))
     tokenizer = _tokenizer(saved.tokenizer, str(run))
     cfg = _supported(saved, str(run))
-    texts = _texts(opened)
+    example, texts = _texts(opened, saved.tokenizer)
     exact = _probabilities(saved, texts)
-    full = {name: t for name, t in weights(saved.model).items() if not (cfg.tied and name == "head.weight")}
-    load_weights(saved.model, {name: t.half().float() for name, t in weights(saved.model).items()})
+    every = {name: t.clone() for name, t in weights(saved.model).items()}  # rounding writes into the model
+    full = {name: t for name, t in every.items() if not (cfg.tied and name == "head.weight")}
+    load_weights(saved.model, {name: t.half().float() for name, t in every.items()})
     difference = float(np.abs(_probabilities(saved, texts) - exact).max())
     bits = 16 if difference <= ALLOWED else 32
     described = {
@@ -81,7 +98,7 @@ def export_html(run: str | Path, out: str | Path) -> HtmlExport:
             "pool": saved.head.pool,
         },
     }  # fmt: skip
-    page = _page(opened, described, _packed(full, bits), texts[0])
+    page = _page(opened, described, _packed(full, bits), example)
     write_file(file, page.encode())
     return {
         "out": str(file), "bytes": len(page.encode()), "bits": bits,
@@ -111,7 +128,7 @@ def _supported(saved: Saved, run: str) -> TransformerConfig:
     return cfg
 
 
-def _tokenizer(tokenizer: Tokenizer, run: str) -> dict[str, Any]:
+def _tokenizer(tokenizer: Tokenizer, run: str) -> Described:
     """What tokenizer.js needs: which of our kinds it is, and its entries."""
     found = json.loads(tokenizer.to_json())
     kind, lower = next(((k, low) for k in KINDS for low in (False, True) if _built_alike(found, k, low)), ("", False))
@@ -144,10 +161,12 @@ def _built_alike(found: dict[str, Any], kind: str, lower: bool) -> bool:
     return all(found.get(part) == ours.get(part) for part in PARTS) and found["model"]["type"] == ours["model"]["type"]
 
 
-def _texts(run: Run) -> list[str]:
-    """Texts to check on: test rows, where the run keeps them."""
+def _texts(run: Run, tokenizer: Tokenizer) -> tuple[str, list[str]]:
+    """An example, and the texts to check on: test rows, where the run keeps them, the empty text and random tokens."""
     rows = list(run.read_lines("predictions.jsonl")) if (run.path / "predictions.jsonl").exists() else []
-    return [row["text"] for row in rows if isinstance(row.get("text"), str)][:CHECKED] or [SAMPLE]
+    known = [row["text"] for row in rows if isinstance(row.get("text"), str)][:CHECKED] or [SAMPLE]
+    draws = np.random.default_rng(0).integers(0, tokenizer.largest + 1, (CHECKED, 12)).tolist()
+    return known[0], [*known, "", *(tokenizer.decode(ids) for ids in draws)]
 
 
 @torch.inference_mode()
