@@ -9,6 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -238,6 +239,7 @@ def run_job(
         }
         job.save(run.path / "model", job.card(result))
         result["weights_sha256"] = read_manifest(run.path / "model")["model.safetensors"].sha256
+        result["config_sha256"] = sha256((run.path / "config.toml").read_bytes()).hexdigest()
         if curves:
             write_curves(run)
         return run.finish(result, job.cfg.train.keep_checkpoints)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from hashlib import sha256
 from math import isclose
 from typing import Any
 
@@ -15,7 +16,7 @@ from headstart.runs.run import Run
 
 
 def settings_disagree(run: Run) -> Iterator[str]:
-    """The seed and the sampled rows in env.json, in the settings as asked for, and in config.toml."""
+    """The seed and the sampled rows in env.json, in the settings as asked for, and in config.toml; and that against its hash."""
     config, env = run.config, run.read_json("env.json")
     asked = run.asked(type(config))  # which reports settings that are not those it began with
     if not env.get("seed") == asked.train.seed == config.train.seed:
@@ -23,6 +24,9 @@ def settings_disagree(run: Run) -> Iterator[str]:
     data, drawn = getattr(asked, "data", None), getattr(config, "data", None)
     if any(getattr(data, name, None) != getattr(drawn, name, None) for name in ("labels", "draw", "split_seed")):
         yield "env.json and config.toml name different rows to sample, so one of them was edited"
+    kept = run.read_json("result.json").get("config_sha256")
+    if kept and sha256((run.path / "config.toml").read_bytes()).hexdigest() != kept:
+        yield "config.toml is not the file that result.json names by its SHA-256"
 
 
 def weights_disagree(run: Run) -> Iterator[str]:

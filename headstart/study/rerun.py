@@ -18,7 +18,7 @@ from headstart.study.check import Verification
 from headstart.study.run import Planned, run_cell
 
 TOLERANCE = 0.01  # of a probability or a score, where the machine or a version is another one
-CLOCK = ("run", "seconds", "preparing_seconds", "tokens_per_second", "communication_seconds", "processes", "gradients", "weights_sha256")  # fmt: skip
+CLOCK = ("run", "seconds", "preparing_seconds", "tokens_per_second", "communication_seconds", "processes", "gradients", "weights_sha256", "config_sha256")  # fmt: skip
 
 
 def check_again(found: Verification, cell: Planned, kept: Path, out: Path | None, watch: Watch) -> None:

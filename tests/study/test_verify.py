@@ -142,6 +142,37 @@ def copy_cell_and_forge_its_seed(study: Path) -> None:
         (study / "cells" / SECOND / name).write_bytes(content)
 
 
+def swap_cells(study: Path) -> None:
+    first, second = study / "cells" / FIRST, study / "cells" / SECOND
+    first.rename(study / "aside")
+    second.rename(first)
+    (study / "aside").rename(second)
+
+
+def change_config(study: Path) -> None:
+    """A learning rate, in the settings that are shown and not in those that were asked for."""
+    file = study / "cells" / SECOND / "config.toml"
+    file.write_text(re.sub(r"(?m)^lr = .*$", "lr = 0.01", file.read_text()))
+
+
+def change_study_config(study: Path) -> None:
+    file = study / "study.toml"
+    assert "rates = [" in file.read_text()
+    file.write_text(re.sub(r"rates = \[[^\]]*\]", "rates = [0.02]", file.read_text()))
+
+
+def remove_predictions(study: Path) -> None:
+    (study / "cells" / SECOND / "predictions.jsonl").unlink()
+
+
+def remove_figure(study: Path) -> None:
+    (study / "figures" / "abstention.svg").unlink()
+
+
+def remove_weights(study: Path) -> None:
+    (study / "cells" / FIRST / "model" / "model.safetensors").unlink()
+
+
 def change_weights(study: Path) -> None:
     """One weight, with its manifest."""
     model = study / "cells" / FIRST / "model"
@@ -192,6 +223,13 @@ TAMPERED: dict[str, dict[Callable[[Path], None], tuple[str, str]]] = {
         change_asked_seed: ("settings as planned", f"{SECOND}: "),
         change_weights: ("model files", f"{FIRST}: the weights in model/ are not those that result.json names"),
     },
+    "swapped": {swap_cells: ("settings as planned", f"{FIRST}: data.draw: 1, not 0")},
+    "removed": {
+        remove_predictions: ("statistics", f"{SECOND}: predictions.jsonl is missing"),
+        remove_weights: ("model files", f"{FIRST}: model/ was changed: model.safetensors is missing"),
+    },
+    "figure removed": {remove_figure: ("figures", "abstention.svg")},
+    "asked": {change_study_config: ("settings as planned", "train.lr")},
     "copied": {copy_cell: ("settings as planned", f"{SECOND}: data.draw: 0, not 1")},
     "forged": {copy_cell_and_forge_its_seed: ("seeds differ", f"{SECOND} is a copy of {FIRST}")},
     "numbers": {
@@ -200,6 +238,7 @@ TAMPERED: dict[str, dict[Callable[[Path], None], tuple[str, str]]] = {
         change_score: ("scores of every cell", f"{SECOND}: macro_f1 in result.json"),
     },
     "records": {
+        change_config: ("seeds and settings", f"{SECOND}: config.toml is not the file"),
         change_data_hash: ("data files", "rows.csv is not the file that was used"),
         change_log: ("logs and results", f"{SECOND}: log.jsonl and result.json disagree"),
         hide_a_warning: ("facts about the rows", "hygiene"),
