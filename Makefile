@@ -39,6 +39,12 @@ format: setup  ## let ruff mend style and layout
 bench: setup  ## measure speed against named peers; writes benchmarks/
 	$(BIN)/python -m benchmarks
 
+docs: setup  ## build the pages of docs/ into build/site; a broken link is an error
+	$(BIN)/mkdocs build --strict
+
+package: setup  ## build the sdist and the wheel into dist/, and check them
+	rm -rf dist && $(BIN)/python -m build && $(BIN)/twine check --strict dist/*
+
 LABS := book-reviews small-gpt pretrained-gpt pig-latin arithmetic captions
 DATA ?= data
 
@@ -47,6 +53,6 @@ labs: setup  ## run the six labs (hours; DATA=DIR holds their data), write docs/
 	$(BIN)/headstart lab table $(LABS:%=runs/labs/%) > runs/labs/results.md && mv runs/labs/results.md docs/results.md
 
 clean:  ## remove what the targets above made
-	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis runs/demo
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis runs/demo
 
-.PHONY: help setup demo test browser test-all check format bench labs clean
+.PHONY: help setup demo test browser test-all check format bench docs package labs clean

@@ -1,10 +1,12 @@
 """What a user can put right, and the exit code each kind gets.
 
 Exit codes: 0 done, 1 our bug, 2 usage, 3 data, 4 configuration, 5 model or checkpoint, 6 resources,
-7 diverged, 8 run directory busy, 9 network, 129/130/143 stopped by a signal with its state saved.
+7 diverged, 8 run directory busy, 9 network, 10 a study or run that does not
+verify, 129/130/143 stopped by a signal with its state saved.
 
     UserError 2
       DataError 3   ConfigError 4   ModelError 5   ResourceError 6   DivergedError 7   BusyError 8   NetworkError 9
+      VerificationError 10
       Stopped 128 + signal
       StepFailed, with the exit code of the command that failed
 """
@@ -57,6 +59,10 @@ class BusyError(UserError, exit_code=8, code="RUN_BUSY"):
 
 class NetworkError(UserError, exit_code=9, code="NETWORK"):
     """A download failed."""
+
+
+class VerificationError(UserError, exit_code=10, code="VERIFY"):
+    """A study or a run that is not what its files claim."""
 
 
 class Stopped(UserError, code="STOPPED"):

@@ -19,6 +19,7 @@ from headstart.cli import (
     serve,
     study,
     translate,
+    verify,
     which,
 )
 from headstart.cli.app import app
@@ -40,5 +41,6 @@ __all__ = [
     "serve",
     "study",
     "translate",
+    "verify",
     "which",
 ]

@@ -18,14 +18,18 @@ def export(given: Given) -> None:
     from headstart.hub.packs import located
 
     run, to, out, int8 = given["RUN"], given["--to"], given["--out"], given["--int8"]
-    if to not in ("hf", "onnx"):
-        raise UserError(f"--to takes hf or onnx, not '{to}'.{did_you_mean(to, ('hf', 'onnx'))}")
+    if to not in ("hf", "onnx", "html"):
+        raise UserError(f"--to takes hf, onnx or html, not '{to}'.{did_you_mean(to, ('hf', 'onnx', 'html'))}")
     if int8 and to != "onnx":
         raise UserError("--int8 is for --to onnx.")
     if to == "hf":
         from headstart.use.export import export_transformers
 
         result: Mapping[str, Any] = export_transformers(run, out)
+    elif to == "html":
+        from headstart.use.html_export import export_html
+
+        result = export_html(run, out)
     else:
         from headstart.use.onnx_export import export_onnx, rows_to_score
 
@@ -33,6 +37,12 @@ def export(given: Given) -> None:
         result = export_onnx(run, out, rows)
     if given["--json"]:
         show_json(result)
+        return
+    if to == "html":
+        kept = (
+            f"{result['bits']}-bit weights, probabilities within {result['largest_difference']:.1g} of those in {run}"
+        )
+        show(f"{result['out']} ({data_size(result['bytes'])}): {kept}. Open it in a browser; it needs no network.")
         return
     made = f" ({result['class']})" if to == "hf" else f" ({data_size(result['bytes'])})"
     show(f"{result['out']}{made}: the same logits as in {run}, within {result['largest_difference']:.1g}")

@@ -28,12 +28,13 @@ EMBED, CLUSTER = ("embed",), ("cluster",)
 SEARCH = ("search",)
 AUDIT = ("audit",)
 WORK = ("work",)
+VERIFY = ("verify",)
 # With a column of labels.
 TABLES = (*FINETUNE, *COMPARE, *WHICH, *AUDIT, "evaluate", "inspect", "export", "data check", "data table")
 FILES = (*TRAIN, *COMPARE, *WHICH, *AUDIT, *EMBED, *CLUSTER, *SEARCH, "predict", "evaluate", "inspect", "translate evaluate", "match evaluate", "data check", "data table", "label start")  # fmt: skip
 OPENS = (*PRETRAIN, *FINETUNE, *MATCH, *COMPARE, *WHICH, *TOWERS, *DECODE, *EMBED, *CLUSTER, *AUDIT, "export", "inspect", "generate", "predict", "evaluate", "params", "search", "match evaluate", "match classify", "label start")  # fmt: skip
 PNG, SVG, HTML = (".png",), (".svg",), (".html", ".htm")
-BARS = (*TRAIN, *WORK, *STUDIES, *WHICH, *EMBED, *CLUSTER, *AUDIT, "demo", "predict", "search", "match evaluate", "match classify", "lab run", "label start")  # fmt: skip
+BARS = (*TRAIN, *WORK, *VERIFY, *STUDIES, *WHICH, *EMBED, *CLUSTER, *AUDIT, "demo", "predict", "search", "match evaluate", "match classify", "lab run", "label start")  # fmt: skip
 EVERY = (*FILES, *OPENS, *BARS, *LABELLING_VERBS, "runs", "serve", "report", "data list", "data get", *lab_flags.VERBS)  # fmt: skip
 RUNS = ("export", "inspect", "generate", "predict", "evaluate", "match evaluate", "match classify", *DECODE)  # fmt: skip
 
@@ -74,6 +75,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--dry-run", "Estimate the time of the study; nothing is trained.", STUDIES, kind=bool),
         Flag("--prepare", "Only prepare the study: headstart work runs its cells, on any number of machines.", STUDIES, kind=bool),
         Flag("--beat", "Seconds between two signs of life; after three that are missing, others take over the cell.", WORK, kind=float, default=30.0, least=0.1),
+        Flag("--cell", "Cell to run again, or all of them with all; may be given several times. [default: one at random, and quick baselines]", VERIFY, many=True),
+        Flag("--no-rerun", "Run nothing again.", VERIFY, kind=bool),
+        Flag("--seed", "Seed of the choice of the cell. [default: a new one each time]", VERIFY, kind=int, least=0),
         Flag("--dry-run", "With --then: estimate the time of the study; nothing is trained.", WHICH, kind=bool),
         Flag("--yes", "Start even if it will take more than half an hour.", (*COMPARE, *WHICH), kind=bool),
     ),
@@ -81,6 +85,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("DIR", "The folder to search.", ("runs",), default="runs"),
         Flag("DIR", "The folder of runs and studies; made if it is not there.", ("serve",), default="runs"),
         Flag("STUDY", "The folder of a study.", ("report", *WORK), required=True),
+        Flag("STUDY|RUN", "The folder of a study, or a finished run directory.", VERIFY, required=True, complete=runs),
         Flag("PAIRS...", "Tables of pairs, one per data set.", GRID, "data", many=True, required=True, place=placed),
         Flag("PAIRS", "A table of captions, a folder or a pack.", TOWERS, "data", required=True, place=placed),
         Flag("RUN", "A finished run directory.", RUNS, required=True, complete=runs),
@@ -274,8 +279,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--tree", "As a tree, each module with the sum of what is inside.", ("params",), kind=bool),
     ),
     "Output": (
-        Flag("--to", "hf (a folder for transformers) or onnx (a file for onnxruntime).", ("export",), default="hf"),
-        Flag("--out", "The folder, or the .onnx file, to make.", ("export",), default="exported"),
+        Flag("--to", "hf (a folder for transformers), onnx (a file for onnxruntime) or html (a page that runs the model offline).", ("export",), default="hf"),
+        Flag("--out", "The folder, or the .onnx or .html file, to make.", ("export",), default="exported"),
         Flag("--out", "The .csv file to write.", ("data table",), default="rows.csv"),
         Flag("--out", "The .parquet, .jsonl or .npy file to write.", EMBED, default="vectors.parquet"),
         Flag("--out", "The .csv file to write. [default: suspects.csv; with --apply corrected.csv]", AUDIT),

@@ -9,6 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -20,6 +21,7 @@ from headstart.jobs.curves import write_curves
 from headstart.runs.checkpoint import Progress
 from headstart.runs.joined import JoinedRun
 from headstart.runs.kinds import kind_of
+from headstart.runs.manifest import read_manifest
 from headstart.runs.place import ALONE, Place, must_have_work
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
@@ -236,6 +238,8 @@ def run_job(
             **({**told, "communication_seconds": round(processes.waited, 3)} if told else {}),
         }
         job.save(run.path / "model", job.card(result))
+        result["weights_sha256"] = read_manifest(run.path / "model")["model.safetensors"].sha256
+        result["config_sha256"] = sha256((run.path / "config.toml").read_bytes()).hexdigest()
         if curves:
             write_curves(run)
         return run.finish(result, job.cfg.train.keep_checkpoints)

@@ -8,17 +8,15 @@ loads torch). Whoever forges all of them together is not found without training 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from itertools import islice
 from math import isclose
 from pathlib import Path
-from typing import Any
 
 from headstart.errors import ModelError, UserError, first_line
 from headstart.labs.results import NotFound, is_number, pick
 from headstart.labs.tasks import Reach
-from headstart.runs.manifest import NAME, read_manifest, verified
+from headstart.runs.consistency import log_disagrees, settings_disagree, test_rows_disagree, weights_disagree
 from headstart.runs.run import Run
 
 AGAIN = 16  # test rows
@@ -54,71 +52,12 @@ def reached(task: Reach, folder: Path, seed: int, again: bool = False) -> tuple[
 
 
 def _wrong(run: Run, seed: int) -> Iterator[str]:
-    env, result = run.read_json("env.json"), run.read_json("result.json")
-    config = run.config
-    asked = run.asked(type(config))  # which reports settings that are not those it began with
-    if not env.get("seed") == asked.train.seed == config.train.seed:
-        yield "its files name different seeds, so one of them was edited"
-    if asked.train.seed != seed:
-        yield f"its seed is {asked.train.seed}, not {seed}, so it is the run of another id"
-    yield from _weights(run.path / "model")
-    yield from _log(run, result)
-    yield from _test_rows(run, result)
-
-
-def _weights(model: Path) -> Iterator[str]:
-    if not os.path.lexists(model / NAME):
-        yield "model/MANIFEST.json is missing"
-        return
-    try:
-        for _ in verified(model, read_manifest(model)):
-            pass
-    except ValueError as error:
-        yield f"model/ was changed: {error}"
-
-
-def _log(run: Run, result: Any) -> Iterator[str]:
-    """The log against the result: the last validation, and the points of the training curve."""
-    records = list(run.read_lines("log.jsonl"))
-    if not records or max(record.get("step", 0) for record in records) != result["steps"]:
-        yield f"log.jsonl does not end at step {result['steps']}, so it was edited"
-    kept = {(record.get("split"), record.get("step")): record for record in records}
-    best, valid = kept.get(("valid", result["best_step"])), result.get("valid")
-    if valid and (best is None or not _agree(best, valid)):
-        yield f"log.jsonl and result.json disagree about the validation at step {result['best_step']}, so one was edited"
-    for point in result.get("curve") or []:
-        logged = kept.get(("train", point.get("step")))
-        if logged is None or not _same(logged.get("loss"), point.get("loss")):
-            yield f"log.jsonl and result.json disagree about the loss at step {point.get('step')}, so one was edited"
-            return
-
-
-def _agree(logged: Any, valid: Any) -> bool:
-    return all(_same(logged[name], valid[name]) for name in ("loss", "accuracy") if name in valid and name in logged)
-
-
-def _same(one: Any, other: Any) -> bool:
-    return is_number(one) and is_number(other) and isclose(one, other, rel_tol=1e-9)
-
-
-def _test_rows(run: Run, result: Any) -> Iterator[str]:
-    """The accuracy, counted again from the test rows."""
-    test = result.get("test") or {}
-    if "accuracy" not in test:
-        return
-    rows = list(run.read_lines("predictions.jsonl"))
-    right = sum(row["label"] == row["prediction"] for row in rows)
-    if len(rows) != test["rows"] or not _same(right / max(1, len(rows)), test["accuracy"]):
-        yield f"predictions.jsonl has {right} of {len(rows)} test rows right, which is not the accuracy in result.json"
-        return
-    unlike = [n for n, row in enumerate(rows) if row.get("probabilities") and _most_probable(row) != row["prediction"]]
-    if unlike:
-        yield f"row {unlike[0]} of predictions.jsonl does not have its most probable label, so it was edited"
-
-
-def _most_probable(row: Any) -> str:
-    found: dict[str, float] = row["probabilities"]
-    return max(found, key=lambda label: found[label])
+    yield from settings_disagree(run)
+    if (found := run.read_json("env.json").get("seed")) != seed:
+        yield f"its seed is {found}, not {seed}, so it is the run of another id"
+    yield from weights_disagree(run)
+    yield from log_disagrees(run)
+    yield from test_rows_disagree(run)
 
 
 def _classified_again(run: Run) -> list[str]:

@@ -105,6 +105,7 @@ VERBS: Mapping[str, Verb] = {
     ),
     "export": Verb(("read",), read="--int8", write="--out", text="--to --text-column --label-column"),
     "runs": Verb(("read",)),
+    "verify": Verb(("read",), text="--cell --seed", switch="--no-rerun --quiet"),
     "report": Verb(("write",)),  # its page goes into the folder of the study
     "data check": Verb(
         ("read",), read="--tokenizer", write="--plot", text=f"--unit --context {COLUMNS}", switch="--strip-nul"

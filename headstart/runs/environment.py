@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 from typing import Any, TypedDict
 
 from headstart.quantities import counted
@@ -22,6 +23,7 @@ class Environment(TypedDict):
     versions: dict[str, str]
     platform: str
     machine: str
+    processor: str  # the last bits of weights depend on its instructions
     git_commit: str | None  # of the folder that the user works in
     command: list[str]
     folder: str
@@ -33,6 +35,7 @@ def environment() -> Environment:
         "versions": versions(),
         "platform": platform.platform(),
         "machine": f"{platform.system()} {platform.machine()}, {counted(os.cpu_count() or 1, 'core')}",
+        "processor": processor(),
         "git_commit": _git_commit(),
         "command": sys.argv,
         "folder": os.getcwd(),
@@ -42,6 +45,15 @@ def environment() -> Environment:
 
 def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in NAMED}}
+
+
+@cache
+def processor() -> str:
+    """The model of the processor, as far as the system names it."""
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+        return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return platform.processor()
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -134,6 +134,19 @@ def _run_cells(cfg: StudyConfig, out: Path, state: StudyFile, arms: list[Arm], e
     state["failures"] = [vars(outcome) for outcome in running.failures]
 
 
+def planned_cells(
+    cfg: StudyConfig, out: Path, state: StudyFile, every: int
+) -> tuple[list[tuple[Cell, Planned]], dict[str, float]]:
+    """Every cell of a study that was run, trials first, and the rates that its trials choose, as study.json has them."""
+    bases = [BaseRun(name, Path(b["path"]), b["shape"], b["elsewhere"]) for name, b in state.get("bases", {}).items()]
+    arms, score = arms_of(cfg, bases), state.get("score", "accuracy")
+    tried = trials(cfg, arms, every)
+    chosen = _chosen(out, tried, score)
+    every_cell = [*tried, *cells(cfg, arms, chosen)]
+    rates = {f"{arm}~{labels or 'all'}": rate for (arm, labels), rate in chosen.items()}
+    return [(cell, _planned(cfg, out, every, score, cell)) for cell in every_cell], rates
+
+
 def _finish(out: Path, state: StudyFile) -> None:
     _write(out, state)
     shutil.rmtree(out / "features", ignore_errors=True)
@@ -320,10 +333,15 @@ def _note_bases(state: StudyFile, bases: Sequence[BaseRun]) -> None:
         if base.shape in PRESETS:  # without weights to keep
             state["bases"][base.name] = {"path": str(base.path), "shape": base.shape, "elsewhere": False, "sha256": ""}
             continue
-        folder = base.path / "model" if Run(base.path).there else base.path
-        files = sorted(f for f in folder.rglob("*") if f.suffix in WEIGHTS) if folder.is_dir() else [folder]
-        now = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+        now = base_sha256(base.path)
         facts: BaseFacts = {"path": str(base.path), "shape": base.shape, "elsewhere": base.elsewhere, "sha256": now}
         state["bases"][base.name] = facts
         if before.get(str(base.path), facts)["sha256"] != now:
             raise ConfigError(f"The base {base.path} has changed since this study began. Begin a new study.")
+
+
+def base_sha256(path: Path) -> str:
+    """Of the weights of a base: a run, a folder or a file."""
+    folder = path / "model" if Run(path).there else path
+    files = sorted(f for f in folder.rglob("*") if f.suffix in WEIGHTS) if folder.is_dir() else [folder]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()

@@ -72,7 +72,7 @@ class _Failed(Shape):
     message: str
 
 
-class _State(GridSettings):
+class GridState(GridSettings):
     plan: dict[str, Any] | None = None  # None: made before it was kept
     failures: list[_Failed] = Field(default_factory=list)
 
@@ -94,7 +94,7 @@ def prepare_grid(grid: Grid[C, R], cfg: C, out: Path) -> None:
 def work_on_grid(grid: Grid[Any, Any], out: Path, engine: Engine) -> Callable[[], object]:
     """Run the cells of a grid that is prepared, beside other workers; what is left to do once, by one of them."""
     file = out / grid.file
-    state = read_json(file, _State, "STUDY_DAMAGED")
+    state = read_json(file, GridState, "STUDY_DAMAGED")
     cfg = parse(grid.config, state.get("plan") or {}, str(file))
     planned = grid.plan(cfg)
     _check_data(out, state, grid.data(cfg))
@@ -130,7 +130,7 @@ def _finish(grid: Grid[C, R], cfg: C, out: Path, state: Mapping[str, Any]) -> R:
 def open_grid(grid: Grid[C, R], folder: Path) -> R:
     """The results of a grid, from its cells; of one made before plans were kept, as they were written then."""
     file = folder / grid.file
-    state = read_json(file, _State, "STUDY_DAMAGED")
+    state = read_json(file, GridState, "STUDY_DAMAGED")
     if state.get("plan") is None:
         return grid.results.read(folder / "results.json")
     failures = [Failure(**failure) for failure in state.get("failures", [])]
@@ -164,7 +164,7 @@ def write_grid(grid: Grid[C, R], folder: Path, results: R) -> None:
 def _begin(out: Path, name: str, cfg: GridConfig, data: Mapping[str, Sequence[Path]]) -> dict[str, Any]:
     """The state of the folder: runs of other settings or data must not stand in one table. Another cell is welcome."""
     file, plan = out / name, cfg.model_dump(mode="json")
-    before = read_json(file, _State, "STUDY_DAMAGED") if os.path.lexists(file) else {**plan, "data": {}}
+    before = read_json(file, GridState, "STUDY_DAMAGED") if os.path.lexists(file) else {**plan, "data": {}}
     if before["settings"] != plan["settings"]:
         raise ConfigError(f"{out} was begun with other settings. Choose another --out.")
     hashes = _check_data(out, before, data)
