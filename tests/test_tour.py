@@ -29,7 +29,7 @@ TOUR = (Path(__file__).parent.parent / "docs" / "tour.md").read_text("utf-8")
 @pytest.fixture(scope="module")
 def vowels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     folder = tmp_path_factory.mktemp("vowels")
-    code = re.search(r"^```python title="vowels.py"\n(.*?)^```$", TOUR, re.MULTILINE | re.DOTALL)
+    code = re.search(r'^```python title="vowels.py"\n(.*?)^```$', TOUR, re.MULTILINE | re.DOTALL)
     assert code
     (folder / "vowels.py").write_text(code[1], "utf-8")
     sys.path.insert(0, str(folder))
