@@ -3,7 +3,9 @@
     key.toml
       lab = "attention"            a name, or a .toml beside the key
       cases = "hidden.json"        more cases, in the form of snapshots
-      [answers]                    of predict and choose; of a task with variants a list. They win over the hashes in the lab
+      solution = "solution.py"     the functions, for the notebook with solutions (notebook.py)
+      [answers]                    of predict and choose; of a task with variants a list. They win over the hashes in the lab.
+                                   Of explain, a model answer for the notebook
       [marks.alice]                points for explain tasks, given by hand
 
 The lab and the snapshots are the teacher's, never those in a student's folder. Findings are for the teacher to judge; the
@@ -35,6 +37,7 @@ Right = int | float | str
 class Key(Frozen):
     lab: str = Field(max_length=300)
     cases: str = Field("", max_length=300)
+    solution: str = Field("", max_length=300)
     answers: dict[str, Right | list[Right]] = Field(default_factory=dict)
     marks: dict[str, dict[str, int | float]] = Field(default_factory=dict)
 

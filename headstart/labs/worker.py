@@ -111,6 +111,8 @@ def _built(value: Any) -> Any:
 
     if isinstance(value, dict) and "tensor" in value:
         return torch.tensor(value["tensor"], dtype=getattr(torch, value["dtype"]))
+    if isinstance(value, dict):
+        return {name: _built(each) for name, each in value.items()}
     return [_built(each) for each in value] if isinstance(value, list) else value
 
 
@@ -120,6 +122,8 @@ def _plain(value: Any) -> Any:
         return {"tensor": value.tolist(), "dtype": str(value.dtype).removeprefix("torch.")}
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
     return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)[:200]
 
 
