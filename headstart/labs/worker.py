@@ -93,10 +93,11 @@ def _called(job: Any) -> Any:
         function = getattr(importlib.import_module("adapters"), job["function"])
     except BaseException as error:
         return {"error": _told(error)}
-    return {"outputs": [_output(function, args) for args in job["args"]]}
+    return {"outputs": [output_of(function, args) for args in job["args"]]}
 
 
-def _output(function: Any, args: Any) -> Any:
+def output_of(function: Any, args: Any) -> Any:
+    """What a function returns, as JSON has it, or why it does not."""
     import torch
 
     torch.manual_seed(0)

@@ -1,7 +1,7 @@
 """Right answers to the functions of the lab `transfer`."""
 
 import torch
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
 
 def parameter_counts(vocabulary: int, width: int, ff: int, layers: int, classes: int) -> list[int]:
@@ -31,9 +31,7 @@ def trainable(names: list[str], train: str) -> list[str]:
     return [name for name in names if name.startswith(("head.", *tuned))]
 
 
-def class_logits(
-    hidden: torch.Tensor, mask: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
-) -> torch.Tensor:
+def class_logits(hidden: torch.Tensor, mask: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     last = mask.sum(dim=1) - 1
     return hidden[torch.arange(len(hidden)), last] @ weight.T + bias
 
