@@ -33,7 +33,7 @@ class Found(BaseModel):
         return self.source if isinstance(self.source, str) else "".join(self.source)
 
     @property
-    def tag(self) -> dict[str, Any]:
+    def tag(self) -> dict[str, object]:
         tag = self.metadata.get("headstart")
         return tag if isinstance(tag, dict) else {}
 
@@ -50,7 +50,7 @@ def read_work(path: Path, lab: Lab) -> tuple[dict[str, Given], dict[str, str]]:
         raise DataError(f"{path} is no notebook ({why}).", "LAB_ANSWERS") from None
     except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
         raise DataError(f"{path} is no notebook ({type(error).__name__}).", "LAB_ANSWERS") from None
-    tagged = {cell.tag["task"]: cell for cell in cells if isinstance(cell.tag.get("task"), str)}
+    tagged = {str(cell.tag.get("task")): cell for cell in cells}
     answers: dict[str, Given] = {}
     for task in lab.task:
         cell = tagged.get(task.name)
@@ -88,7 +88,7 @@ def _code(cells: list[Found], file: str) -> str:
     return "\n\n\n".join(part for cell in own if (part := _definitions(_plain(cell.text)))) + "\n"
 
 
-def _belongs(tag: dict[str, Any], file: str) -> bool:
+def _belongs(tag: dict[str, object], file: str) -> bool:
     return not tag or tag.get("file") == file
 
 

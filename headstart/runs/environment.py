@@ -46,10 +46,22 @@ def versions() -> dict[str, str]:
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What two env.json differ in that decides the last bits of the weights: `threads 2 -> 1`."""
-    pairs = {name: (before.get(name), now[name]) for name in ("threads", "device")}
+    pairs = {
+        name: (before.get(name), now[name]) for name in ("threads", "device", "processor", "gradients") if name in now
+    }
     versions = before.get("versions", {})
     pairs |= {name: (versions.get(name), now["versions"][name]) for name in ("headstart", "torch", "numpy")}
     return [f"{name} {then} -> {today}" for name, (then, today) in pairs.items() if then != today]
+
+
+@cache
+def processor() -> str:
+    """Its name, as far as the system tells: with the version of torch it decides the last bits of a product."""
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
 
 
 @cache
