@@ -115,3 +115,16 @@ def validate(given: Given) -> None:
     show_notes(notes)
     for task, digest in answers:
         show(f'{task}: sha256 = "{digest}"')
+
+
+@verb(lab, "lab notebook")
+def notebook(given: Given) -> None:
+    """Write the tasks of a lab as notebooks."""
+    from headstart.labs.notebook import write_notebooks
+
+    made = write_notebooks(given["name"], given["--student"], given["--key"], given["--out"] or Path())
+    if given["--json"]:
+        show_json({"files": [str(path) for path in made]})
+        return
+    for path in made:
+        show(str(path))

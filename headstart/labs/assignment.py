@@ -6,6 +6,7 @@
       adapters.py ...   stubs of functions to write; the checks import adapters.py alone
       assignment.json   lab, student, seed, SHA-256 of the files that are not to be edited
       lab.toml  snapshots.json   copies of the lab's, for `lab check`
+      attention.ipynb   if it is there (`lab notebook`), answers.toml and the functions are taken from it
       predicted.json    the first answers to `predict` tasks that `lab check` saw
 
 The seed and the variants of questions are derived from the student's id, so a copied folder does not fit another id.
@@ -165,8 +166,8 @@ def _stub(path: Path, home: Path) -> bytes:
         raise ConfigError(f"{path}, a stub of this lab, cannot be read ({error.strerror}).{hint}") from None
 
 
-def read_assignment(folder: Path) -> Assignment:
-    """What a student has handed in; one sentence where it cannot be read."""
+def read_begun(folder: Path) -> Begun:
+    """How a student's folder began; one sentence where it is none."""
     if not folder.is_dir():
         beside = [path.name for path in folder.parent.iterdir()] if folder.parent.is_dir() else []
         raise DataError(f"{folder}: no such folder.{did_you_mean(folder.name, beside)}", "LAB_FOLDER")
@@ -175,7 +176,12 @@ def read_assignment(folder: Path) -> Assignment:
             f"{folder}: this is not a student's folder (it has no assignment.json). `headstart lab start NAME` makes one.",
             "LAB_FOLDER",
         )
-    begun = _json(folder / "assignment.json", TypeAdapter(Begun))
+    return _json(folder / "assignment.json", TypeAdapter(Begun))
+
+
+def read_assignment(folder: Path) -> Assignment:
+    """What a student has handed in; one sentence where it cannot be read."""
+    begun = read_begun(folder)
     path = folder / "answers.toml"
     if not path.exists():
         raise DataError(f"{folder}: answers.toml is missing.", "LAB_FOLDER")

@@ -9,11 +9,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headstart.labs.assignment import Assignment, Course, keep_predictions, open_course, read_assignment
+from headstart.labs.assignment import (
+    Assignment,
+    Begun,
+    Course,
+    Filled,
+    keep_predictions,
+    open_course,
+    read_assignment,
+    read_begun,
+)
+from headstart.labs.lab import Lab
+from headstart.labs.notebook_work import read_work
 from headstart.labs.receipts import reached
 from headstart.labs.snapshots import Case
 from headstart.labs.student_code import Call, faults, told
 from headstart.labs.tasks import Choose, Explain, Given, Predict, Reach, Task, Written, is_blank, normalised
+from headstart.runs.disk import write_file
+from headstart.schema import to_toml
 
 
 @dataclass(frozen=True)
@@ -30,8 +43,10 @@ class Checked:
 
 def check(folder: Path) -> list[Checked]:
     """The tasks of a student's folder; first answers to predictions are kept."""
-    assignment = read_assignment(folder)
+    begun = read_begun(folder)
     course = open_course(str(folder / "lab.toml"), handed_out=True)
+    unpack(folder, begun, course.lab)
+    assignment = read_assignment(folder)
     written = [task for task in course.lab.task if isinstance(task, Written)]
     names = [task.name for task in written]
     found = dict(zip(names, faults(calls(course, assignment, written)), strict=True))
@@ -40,6 +55,16 @@ def check(folder: Path) -> list[Checked]:
     done = {each.task for each in checked if each.state == "answered"}
     keep_predictions(assignment, {name: assignment.filled.answers[name] for name in kinds if name in done})
     return checked
+
+
+def unpack(folder: Path, begun: Begun, lab: Lab) -> None:
+    """Answers and functions of the notebook in a student's folder, if there is one, in place of those beside it."""
+    path = folder / f"{begun.lab}.ipynb"
+    if path.exists() or path.is_symlink():
+        answers, code = read_work(path, lab)
+        write_file(folder / "answers.toml", to_toml(Filled(student=begun.student, answers=answers)).encode())
+        for file, text in code.items():
+            write_file(folder / file, text.encode(errors="replace"))
 
 
 def calls(

@@ -3,7 +3,9 @@
     key.toml
       lab = "attention"            a name, or a .toml beside the key
       cases = "hidden.json"        more cases, in the form of snapshots
-      [answers]                    of predict and choose; of a task with variants a list. They win over the hashes in the lab
+      solution = "solution.py"     the functions, for the notebook with solutions (notebook.py)
+      [answers]                    of predict and choose; of a task with variants a list. They win over the hashes in the lab.
+                                   Of explain, a model answer for the notebook
       [marks.alice]                points for explain tasks, given by hand
 
 The lab and the snapshots are the teacher's, never those in a student's folder. Findings are for the teacher to judge; the
@@ -20,8 +22,8 @@ from pathlib import Path
 from pydantic import Field
 
 from headstart.errors import ConfigError, did_you_mean
-from headstart.labs.assignment import Assignment, Course, open_course, read_assignment, seed_of, variant_of
-from headstart.labs.check import answered, calls, explained
+from headstart.labs.assignment import Assignment, Course, open_course, read_assignment, read_begun, seed_of, variant_of
+from headstart.labs.check import answered, calls, explained, unpack
 from headstart.labs.receipts import reached
 from headstart.labs.snapshots import Snapshots, read_snapshots
 from headstart.labs.student_code import faults, told
@@ -35,6 +37,7 @@ Right = int | float | str
 class Key(Frozen):
     lab: str = Field(max_length=300)
     cases: str = Field("", max_length=300)
+    solution: str = Field("", max_length=300)
     answers: dict[str, Right | list[Right]] = Field(default_factory=dict)
     marks: dict[str, dict[str, int | float]] = Field(default_factory=dict)
 
@@ -95,7 +98,7 @@ def read_key(path: Path) -> tuple[Key, Course, Snapshots]:
 def _must_be_answered(path: Path, task: Choose | Predict, key: Key) -> None:
     """The right answer is in the key, once per variant, or hashed in the lab."""
     numbers = range(len(task.variant) or 1)
-    rights = [_right(task, key, number) for number in numbers]
+    rights = [right_answer(task, key, number) for number in numbers]
     given = key.answers.get(task.name)
     if isinstance(given, list) and len(given) != len(task.variant):
         raise ConfigError(f"{path}: answers.{task.name} has {len(given)} answers for {len(task.variant)} variants.")
@@ -108,7 +111,8 @@ def _must_be_answered(path: Path, task: Choose | Predict, key: Key) -> None:
             raise ConfigError(f"{path}: answers.{task.name}: {error}.") from None
 
 
-def _right(task: Choose | Predict, key: Key, number: int) -> Right | None:
+def right_answer(task: Choose | Predict, key: Key, number: int) -> Right | None:
+    """The key's answer to a variant of a question; None: it has none."""
     given = key.answers.get(task.name)
     return (given[number] if number < len(given) else None) if isinstance(given, list) else given
 
@@ -116,10 +120,12 @@ def _right(task: Choose | Predict, key: Key, number: int) -> Right | None:
 def grade(folders: Sequence[Path], key_file: Path) -> list[Grade]:
     """The points of each folder, task by task, and what is odd about it."""
     key, course, hidden = read_key(key_file)
+    for folder in folders:
+        begun = read_begun(folder)
+        if begun.lab != course.name:
+            raise ConfigError(f"{folder} is a folder of the lab {begun.lab}; the key is for {course.name}.")
+        unpack(folder, begun, course.lab)
     handed_in = [read_assignment(folder) for folder in folders]
-    for each in handed_in:
-        if each.begun.lab != course.name:
-            raise ConfigError(f"{each.folder} is a folder of the lab {each.begun.lab}; the key is for {course.name}.")
     written = [task for task in course.lab.task if isinstance(task, Written)]
     found = faults([call for each in handed_in for call in calls(course, each, written, hidden)])
     grades = []
@@ -166,7 +172,7 @@ def _answer(
     if given is None or state != "answered":
         return 0, note or state
     number = variant_of(course.name, handed_in.begun.student, task)
-    right = is_right(task, given, task.digest(number), _right(task, key, number))
+    right = is_right(task, given, task.digest(number), right_answer(task, key, number))
     return (task.points, "") if right else (0, "wrong")
 
 

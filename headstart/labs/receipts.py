@@ -2,21 +2,25 @@
 
 What a run keeps about itself is held against itself and against the student's id: the seed, the settings that it began with,
 the SHA-256 of the weights, the log against the result, the test rows against their score. A copied run has the seed of
-another id, and an edited score disagrees with the log or the test rows. Grading also classifies some test rows again (which
-loads torch). Whoever forges all of them together is not found without training again.
+another id, and an edited score disagrees with the log or the test rows. Grading also classifies some test rows again and
+runs the first step again (which loads torch): on the same processor and torch its weights are the same to the last bit.
+Whoever runs the first step and forges all that follows, so that it agrees, is not found without training again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import chdir
 from itertools import islice
 from math import isclose
 from pathlib import Path
+from typing import Any
 
 from headstart.errors import ModelError, UserError, first_line
 from headstart.labs.results import NotFound, is_number, pick
 from headstart.labs.tasks import Reach
 from headstart.runs.consistency import log_disagrees, settings_disagree, test_rows_disagree, weights_disagree
+from headstart.runs.environment import changes, processor, versions
 from headstart.runs.run import Run
 
 AGAIN = 16  # test rows
@@ -25,7 +29,7 @@ AGAIN = 16  # test rows
 def reached(task: Reach, folder: Path, seed: int, again: bool = False) -> tuple[bool, str, list[str]]:
     """Whether the score is reached, a sentence about it, and what is wrong with the run.
 
-    `again`: some test rows are classified again, with the weights that are there.
+    `again`: some test rows are classified again, with the weights that are there, and the first step is run again.
     """
     place = folder / task.run
     if not place.exists():
@@ -37,6 +41,8 @@ def reached(task: Reach, folder: Path, seed: int, again: bool = False) -> tuple[
         score = pick(run.read_json("result.json"), task.score)
         wrong = list(_wrong(run, seed))
         wrong += _classified_again(run) if again and not wrong else []
+        step, note = _stepped_again(run, folder) if again and not wrong else ([], "")
+        wrong += step
     except NotFound as error:
         return False, f"{task.run} has no {task.score}: {error}", []
     except UserError as error:
@@ -47,7 +53,7 @@ def reached(task: Reach, folder: Path, seed: int, again: bool = False) -> tuple[
     low, high = task.least, task.most
     enough = (low is None or score >= low) and (high is None or score <= high)
     bound = f"at least {low}" if low is not None else f"at most {high}"
-    told = f"{task.score} is {score:.4g}; {bound} is asked for"
+    told = f"{task.score} is {score:.4g}; {bound} is asked for{note}"
     return enough and not wrong, told, [f"{task.run}: {each}" for each in wrong]
 
 
@@ -79,3 +85,30 @@ def _classified_again(run: Run) -> list[str]:
     ):
         return []
     return ["the weights in model/ do not give the probabilities in predictions.jsonl"]
+
+
+def _stepped_again(run: Run, folder: Path) -> tuple[list[str], str]:
+    """The first step with the run's own settings and data: what is wrong with it, and a note on what was compared."""
+    logged = next((record for record in run.read_lines("log.jsonl") if record.get("split") == "receipt"), None)
+    if logged is None:
+        return [], "; its first step cannot be judged: log.jsonl has no SHA-256 of it"
+    if differs := _made_elsewhere(run, logged):
+        return [], f"; its first step cannot be judged here: {', '.join(differs)}"
+    from headstart.jobs.first_step import first_step
+
+    try:
+        with chdir(folder):  # where the student gave the command
+            found = first_step(Run.open(run.path.resolve()))
+    except UserError as error:
+        return [], f"; its first step cannot be run again: {first_line(error)}"
+    if found["weights_sha256"] == logged.get("weights_sha256"):
+        return [], "; its first step, run again, gives the same weights"
+    return ["its first step, run again with its settings and data, gives other weights than its log says"], ""
+
+
+def _made_elsewhere(run: Run, logged: Mapping[str, Any]) -> list[str]:
+    """What decides the last bits of weights and is not the same here."""
+    env = run.read_json("env.json")
+    then = {**env, "processor": logged.get("processor"), "gradients": env.get("gradients", "ordered")}
+    now = {**then, "versions": versions(), "processor": processor(), "gradients": "ordered"}
+    return [*env.get("not_bit_identical", []), *changes(then, now)]  # a resume has noted its own

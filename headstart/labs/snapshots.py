@@ -2,7 +2,8 @@
 
     {"causal_mask": [{"what": "three tokens", "args": [3], "expects": {"tensor": [[true, false, ...], ...], "dtype": "bool"}}]}
 
-A tensor is {"tensor": nested lists, "dtype": float32, int64 or bool}; numbers, words, lists and null stand for themselves.
+A tensor is {"tensor": nested lists, "dtype": float32, int64 or bool}; numbers, words, lists, null and other objects (a state
+dict) stand for themselves.
 """
 
 from __future__ import annotations
@@ -57,8 +58,12 @@ def difference(case: Case, output: Any) -> str:
     'its shape is [2, 1], not [1, 2]'
     >>> difference(case, {"tensor": [[1.0, 5.0]], "dtype": "float32"})
     'its value at [0, 1] is wrong (5.0)'
+    >>> difference(Case(what="x", expects={"bias": 1}), {"weight": 1}), difference(Case(what="x", expects={"bias": 1}), {"bias": 2})
+    ("it has the keys ['weight'], not ['bias']", "its 'bias' is wrong")
     """
     right = case.expects
+    if isinstance(right, dict) and not _is_tensor(right):
+        return _table_difference(right, output, case.tolerance)
     if not _is_tensor(right):
         place = _first_difference(right, output, case.tolerance)
         return "" if place is None else f"it returns {_shown(output)}, which is wrong"
@@ -75,6 +80,19 @@ def difference(case: Case, output: Any) -> str:
     for index in place:
         value = value[index]
     return f"its value{f' at {place}' if place else ''} is wrong ({shortened(value)})"
+
+
+def _table_difference(right: dict[str, Any], output: Any, tolerance: float) -> str:
+    if not isinstance(output, dict) or _is_tensor(output):
+        return f"it returns {_shown(output)}, not a dict"
+    if set(output) != set(right):
+        return f"it has the keys {_shown(sorted(output))}, not {_shown(sorted(right))}"
+    for name, value in right.items():
+        if _is_tensor(value) and _is_tensor(output[name]) and _shape(value["tensor"]) != _shape(output[name]["tensor"]):
+            return f"the shape of its '{name}' is {_shape(output[name]['tensor'])}, not {_shape(value['tensor'])}"
+        if _first_difference(value, output[name], tolerance) is not None:
+            return f"its '{name}' is wrong"
+    return ""
 
 
 def _shown(output: Any) -> str:

@@ -93,10 +93,11 @@ def _called(job: Any) -> Any:
         function = getattr(importlib.import_module("adapters"), job["function"])
     except BaseException as error:
         return {"error": _told(error)}
-    return {"outputs": [_output(function, args) for args in job["args"]]}
+    return {"outputs": [output_of(function, args) for args in job["args"]]}
 
 
-def _output(function: Any, args: Any) -> Any:
+def output_of(function: Any, args: Any) -> Any:
+    """What a function returns, as JSON has it, or why it does not."""
     import torch
 
     torch.manual_seed(0)
@@ -111,6 +112,8 @@ def _built(value: Any) -> Any:
 
     if isinstance(value, dict) and "tensor" in value:
         return torch.tensor(value["tensor"], dtype=getattr(torch, value["dtype"]))
+    if isinstance(value, dict):
+        return {name: _built(each) for name, each in value.items()}
     return [_built(each) for each in value] if isinstance(value, list) else value
 
 
@@ -120,6 +123,8 @@ def _plain(value: Any) -> Any:
         return {"tensor": value.tolist(), "dtype": str(value.dtype).removeprefix("torch.")}
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
     return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)[:200]
 
 

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
-from pathlib import Path
 from typing import Any, TypedDict
 
 from headstart.quantities import counted
@@ -47,21 +46,26 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in NAMED}}
 
 
-@cache
-def processor() -> str:
-    """The model of the processor, as far as the system names it."""
-    with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-        return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-    return platform.processor()
-
-
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What two env.json differ in that decides the last bits of the weights: `threads 2 -> 1`."""
-    pairs = {name: (before.get(name), now[name]) for name in ("threads", "device")}
+    pairs = {
+        name: (before.get(name), now[name])
+        for name in ("threads", "device", "processor", "gradients")
+        if name in now and name in before
+    }
     versions = before.get("versions", {})
     pairs |= {name: (versions.get(name), now["versions"][name]) for name in ("headstart", "torch", "numpy")}
     return [f"{name} {then} -> {today}" for name, (then, today) in pairs.items() if then != today]
+
+
+@cache
+def processor() -> str:
+    """Its name, as far as the system tells: with the version of torch it decides the last bits of a product."""
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
 
 
 @cache

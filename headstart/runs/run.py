@@ -7,7 +7,7 @@
       data.json          file hashes, split sizes, overlaps, label counts, truncation
       split.json         matching: the images of each part, with their SHA-256
       receipt.json       fine-tuning: which tensors were copied, and what moved
-      log.jsonl          one record a line: `split` is train, valid, sample, spike or nonfinite; the clock is under `wall`
+      log.jsonl          one record a line: `split` is train, valid, sample, spike, nonfinite or receipt; the clock is under `wall`
       tensorboard/       the same as TensorBoard events
       checkpoints/step-NNNNNNN/   safetensors and JSON
       model/             Hugging Face layout

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from headstart.config import TrainConfig
 from headstart.errors import ConfigError, Stopped
-from headstart.runs.checkpoint import Progress, Saver, Tensors, load_checkpoint, load_weights, weights
+from headstart.runs.checkpoint import Progress, Saver, Tensors, fingerprint, load_checkpoint, load_weights, weights
+from headstart.runs.environment import processor
 from headstart.runs.place import ALONE, Place
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
@@ -109,6 +110,8 @@ def train(
                 if (now.step + 1) % cfg.log_every == 0 or now.step == 0:
                     run.log({"step": now.step + 1, "split": "train", **update, "wall": _wall(began, now)})
                     events.add("train", update, now.step + 1)
+                if now.step == 0:
+                    run.log({"step": 1, "split": "receipt", **step_receipt(model)})
             now.step, now.evaluated = now.step + 1, False
             watch.advance(now.step, update["loss"], now.tokens / max(1e-9, time.perf_counter() - began))
     state.save(insist=True)  # a kill while the closing files are written is repaired from here
@@ -194,6 +197,12 @@ def gradients(
     norm = float(nn.utils.get_total_norm(found)) / count
     torch._foreach_mul_(found, min(1.0, (cfg.clip or math.inf) / (norm + 1e-6)) / count)
     return {"loss": total / count, "lr": learning_rate(now.step, cfg), "grad_norm": norm}
+
+
+def step_receipt(model: nn.Module) -> dict[str, str]:
+    """The weights that learn after a step, for whoever runs that step again; the same bits on the same processor alone."""
+    free = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
+    return {"weights_sha256": fingerprint(free), "processor": processor()}
 
 
 def apply_gradients(optimizer: torch.optim.Optimizer, rate: float) -> None:

@@ -64,6 +64,7 @@ def test_a_run_of_ones_own_counts(root: Path) -> None:
     (found,) = grade([root / "alice"], root / "key.toml")
     assert (found.points, found.findings) == (5, [])
     assert found.tasks[0].note.startswith("test.accuracy is ")
+    assert found.tasks[0].note.endswith("; its first step, run again, gives the same weights")
 
 
 def edit(path: Path, change: Callable[[str], str]) -> None:
@@ -106,6 +107,29 @@ def one_more(rows: list[dict]) -> None:
     rows[0]["prediction"] = next(label for label in rows[0]["probabilities"] if label != rows[0]["prediction"])
 
 
+def other_weights(rows: list[dict]) -> None:
+    next(row for row in rows if row["split"] == "receipt").update(weights_sha256="0" * 64)
+
+
+def another_processor(rows: list[dict]) -> None:
+    next(row for row in rows if row["split"] == "receipt").update(processor="another")
+
+
+UNJUDGED: dict[str, tuple[Callable[[Path], None], str]] = {
+    "another processor": (lambda run: lines(run / "log.jsonl", another_processor), "cannot be judged here: processor another -> "),
+    "a log of an older version": (lambda run: lines(run / "log.jsonl", lambda rows: rows.remove(next(r for r in rows if r["split"] == "receipt"))), "cannot be judged: log.jsonl has no SHA-256"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", UNJUDGED)
+def test_a_first_step_that_cannot_be_judged_is_said_to_be_so(what: str, root: Path) -> None:
+    change, says = UNJUDGED[what]
+    change(root / "alice" / "runs" / "tuned")
+    (found,) = grade([root / "alice"], root / "key.toml")
+    assert (found.points, found.findings) == (5, [])
+    assert says in found.tasks[0].note
+
+
 EDITS: dict[str, tuple[Callable[[Path], None], str]] = {
     "a better score": (
         lambda run: in_json(run / "result.json", lambda found: found["test"].update(accuracy=0.99)),
@@ -126,6 +150,10 @@ EDITS: dict[str, tuple[Callable[[Path], None], str]] = {
         "model/ was changed: model.safetensors is not what was written",
     ),
     "the manifest": (lambda run: (run / "model" / "MANIFEST.json").unlink(), "MANIFEST.json is missing"),
+    "a run of another text under this seed": (
+        lambda run: lines(run / "log.jsonl", other_weights),
+        "its first step, run again with its settings and data, gives other weights",
+    ),
     "the seed": (
         lambda run: in_json(run / "env.json", lambda found: found.update(seed=1)),
         "its files name different seeds",
