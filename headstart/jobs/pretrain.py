@@ -30,6 +30,7 @@ from headstart.tasks.metrics import LanguageScores
 from headstart.text.batch import Batch, Batches
 from headstart.text.read import passed_over_notes, text_files
 from headstart.text.split import Corpus, split_corpus
+from headstart.text.stretches import characters_of
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
 from headstart.text.word_vectors import known_vectors, vector_files
 
@@ -67,7 +68,7 @@ class Pretraining(Job[PretrainConfig]):
         corpus = split_corpus(cfg.data)
         source = open_base(cfg.base, cfg.allow_pickle) if cfg.base and not kept.cfg else None
         tokenizer = source.tokenizer if source else next(iter((kept.tokenizers or {}).values()), None)
-        tokenizer = tokenizer or tokenizer_for(corpus.train, cfg.tokenizer)
+        tokenizer = tokenizer or tokenizer_for(corpus.train, cfg.tokenizer, cfg.train.seed)
         cfg = _resolved(cfg, tokenizer, source, kept.cfg)
         taught = open_base(cfg.teacher, cfg.allow_pickle) if cfg.teacher else None
         teacher = Teacher(taught.model, taught.tokenizer, cfg.train.device) if taught else None
@@ -124,6 +125,9 @@ class Pretraining(Job[PretrainConfig]):
         yield from (f"Note: {note}" for note in self.corpus.reading.notes())
         if cfg.tokenizer.vocab > vocab:
             yield f"Note: a vocabulary of {cfg.tokenizer.vocab:,} was asked for; the text supports {vocab:,}."
+        if self.tokenizer.sampled is not None:
+            total = characters_of(self.corpus.train)
+            yield f"The tokenizer was trained on a random sample of {self.tokenizer.sampled:,} of {total:,} characters."
         if cfg.base:
             yield f"Continuing from {cfg.base}, with its objective: {cfg.objective}."
         if starts_from_cooccurrence(cfg, text):
