@@ -117,11 +117,10 @@ class LanguageText:
 
     def _teachable(self, rows: TokenRows) -> TokenRows:
         """Rows in which there is something to predict: a token after another, or one that can be hidden."""
-        enough = (
-            rows.lengths > 1
-            if self.causal
-            else self._plain_before(rows, rows.ends) > self._plain_before(rows, rows.begins)
-        )
+        if self.causal:
+            enough = rows.lengths > 1
+        else:
+            enough = self._plain_before(rows, rows.ends) > self._plain_before(rows, rows.begins)
         if not enough.any():
             raise DataError("No text has two tokens, so there is nothing to predict.", "DATA_SMALL")
         return rows if enough.all() else TokenRows(rows.ids, rows.begins[enough], rows.ends[enough])
@@ -131,9 +130,7 @@ class LanguageText:
         counts, before = np.zeros(len(places), np.int64), 0
         for at, ids in rows.stretches():
             plain = np.concatenate([[0], np.cumsum(~np.isin(ids, (self.tokenizer.start, self.tokenizer.end)))])
-            here = slice(
-                *np.searchsorted(places, [at, at + len(ids) + 1])
-            )  # the last of a stretch is the first of the next
+            here = slice(*np.searchsorted(places, [at, at + len(ids) + 1]))  # a stretch ends where the next begins
             counts[here] = before + plain[places[here] - at]
             before += int(plain[-1])
         return counts

@@ -6,13 +6,17 @@ import zlib
 from gzip import GzipFile
 from io import BufferedReader, RawIOBase
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from headstart.errors import DataError
 
 SUFFIXES = (".gz", ".zst")
 MANY_BYTES = 256 * 2**20  # allowed in any file; a larger one may unpack to RATIO times its own bytes
 RATIO = 100
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
 
 
 def is_compressed(path: Path) -> bool:
@@ -31,7 +35,7 @@ def plain_name(path: Path) -> Path:
 def decompressed(path: Path, file: BinaryIO) -> BinaryIO:
     """The bytes that a compressed file stands for; a DataError, as they are read, where it is damaged or stands for far too many."""
     if path.suffix.lower() == ".gz":
-        source: BinaryIO = GzipFile(fileobj=file)
+        source: _Readable = GzipFile(fileobj=file)
     else:
         from pyarrow import CompressedInputStream
 
@@ -40,7 +44,7 @@ def decompressed(path: Path, file: BinaryIO) -> BinaryIO:
 
 
 class _Unpacked(RawIOBase):
-    def __init__(self, path: Path, file: BinaryIO, source: BinaryIO) -> None:
+    def __init__(self, path: Path, file: BinaryIO, source: _Readable) -> None:
         self.path, self.file, self.source, self.size = path, file, source, 0
         self.most = max(MANY_BYTES, RATIO * path.stat().st_size)
 

@@ -36,14 +36,14 @@ def token_vectors(
     if known is None:
         return _counted(rows, vocab, width, seed)
     part = min(width // 2, known.shape[1])
-    frequency = np.bincount(rows.ids, minlength=vocab)
+    frequency = np.bincount(np.asarray(rows.ids), minlength=vocab)
     return np.hstack([_counted(rows, vocab, width - part, seed), _principal(known, frequency, part)])
 
 
 def _sample(rows: TokenRows) -> TokenRows:
     """`rows`, or of more than MOST_COUNTED tokens an even sample of pieces, which is in memory."""
     if len(rows.ids) <= MOST_COUNTED:
-        return TokenRows(rows.ids[:], rows.starts)
+        return TokenRows(np.asarray(rows.ids[:]), rows.starts, rows.stops)
     pieces = windows(rows, SAME_TEXT, 0)
     return TokenRows.of(pieces[i] for i in range(0, len(pieces), -(-len(rows.ids) // MOST_COUNTED)))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from headstart.text.compressed import is_compressed, plain_name
 from headstart.text.digests import digest
 from headstart.text.duplicates import normal
 from headstart.text.files import Reading, file_facts, is_blank, stream_lines, stream_text
-from headstart.text.read import TEXT_COLUMNS, cut, squeezed, text_files
+from headstart.text.read import TEXT_COLUMNS, cut, read_corpus, squeezed, text_files
 from headstart.text.separated import Header, stream_separated
 from headstart.text.stretches import StreamedTexts, Stretches, Text, stretches_of
 from headstart.text.tables import SEPARATED, as_text, choose_column, is_table, json_object, read_columns, whole_rows
@@ -29,6 +29,11 @@ def is_large(cfg: CorpusConfig) -> bool:
     """Whether a corpus is read in a stream: by the size of its files; compressed ones always are."""
     files = text_files(cfg.paths)
     return any(map(is_compressed, files)) or sum(file.stat().st_size for file in files) > cfg.stream_above
+
+
+def corpus_texts(cfg: CorpusConfig, reading: Reading) -> Iterable[Text]:
+    """The texts of a corpus, in memory where they are few enough."""
+    return CorpusStream(cfg, reading) if is_large(cfg) else read_corpus(cfg.paths, cfg.unit, cfg.text_column, reading)
 
 
 @dataclass(frozen=True)

@@ -284,7 +284,7 @@ def _without_blank(path: Path, examples: list[Example], reading: Reading) -> lis
 def text_files(paths: Sequence[str | Path]) -> list[Path]:
     """The files that `paths` stand for, folders opened and sorted by name."""
     files: list[Path] = []
-    for path in (named for path in paths for named in _matching(Path(path))):
+    for path in (found for pattern in paths for found in _matching(Path(pattern))):
         if os.path.isdir(path):
             inside = sorted(p for p in path.rglob("*") if _is_readable(p))
             if not inside:

@@ -1,5 +1,6 @@
 """Tokens of a corpus that is larger than memory, in files of the user's cache, which may be deleted at any time.
 
+    tokens/KEY.json       a tokenizer that was trained on streamed texts; KEY: SHA-256 of them and of its settings
     tokens/KEY/           KEY: SHA-256 of the texts, the tokenizer and the boundaries
       ids                 all tokens, one after the other: u16 or u32, little-endian
       starts              where each row begins and the last one ends: i64
@@ -15,6 +16,7 @@ import fcntl
 import hashlib
 import json
 import os
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,13 +24,15 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from headstart.config import TokenizerConfig
 from headstart.hub.cache import writing_in
 from headstart.text.digests import digest
 from headstart.text.stretches import StreamedTexts, Texts
-from headstart.text.tokenizer import Tokenizer, TokenRows
+from headstart.text.tokenizer import Tokenizer, TokenRows, tokenizer_for
+from headstart.text.vocabulary import KINDS
 
 VERSION = 1
-BATCHES = 16  # of pieces, some million characters each, between two records of progress
+BATCHES = 16  # of pieces, a million characters each, between two records of progress
 
 
 class TokenFile:
@@ -36,8 +40,9 @@ class TokenFile:
 
     def __init__(self, path: Path, kind: str) -> None:
         self.path, self.kind = path, np.dtype(kind)
-        self.file = open(path, "rb", buffering=0)  # noqa: SIM115  open as long as this is used
-        self.size = os.fstat(self.file.fileno()).st_size // self.kind.itemsize
+        self.file = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self.file)
+        self.size = os.fstat(self.file).st_size // self.kind.itemsize
 
     def __len__(self) -> int:
         return self.size
@@ -46,7 +51,7 @@ class TokenFile:
         start, stop, step = part.indices(self.size)
         assert step == 1
         wanted = max(0, stop - start) * self.kind.itemsize
-        data = os.pread(self.file.fileno(), wanted, start * self.kind.itemsize)
+        data = os.pread(self.file, wanted, start * self.kind.itemsize)
         assert len(data) == wanted, f"{self.path}: {len(data)} bytes where {wanted} were read for"
         return np.frombuffer(data, self.kind).astype(np.int32)
 
@@ -67,6 +72,23 @@ def token_rows(texts: Texts, tokenizer: Tokenizer, boundaries: bool) -> TokenRow
         return TokenRows(TokenFile(folder / "ids", manifest["dtype"]), np.fromfile(folder / "starts", "<i8"))
 
 
+def trained_once(texts: Texts, cfg: TokenizerConfig, seed: int) -> Tokenizer:
+    """`tokenizer_for`; of streamed texts it is kept, since another training could break ties otherwise, and change all tokens."""
+    if not isinstance(texts, StreamedTexts) or cfg.kind not in KINDS:
+        return tokenizer_for(texts, cfg, seed)
+    key = digest(str(VERSION), texts.identity, cfg.model_dump_json(), str(seed))
+    with writing_in("tokens") as folder:
+        path = folder / f"{key[:32]}.json"
+        try:
+            found = json.loads(path.read_text())
+            tokenizer = Tokenizer.from_json(found["tokenizer"])
+            tokenizer.sampled = found["sampled"]
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            tokenizer = tokenizer_for(texts, cfg, seed)
+            _put(path, {"sampled": tokenizer.sampled, "tokenizer": tokenizer.to_json()})
+        return tokenizer
+
+
 def _complete(folder: Path) -> bool:
     """Whether the files are those that the manifest describes."""
     try:
@@ -80,18 +102,19 @@ def _write(folder: Path, texts: StreamedTexts, tokenizer: Tokenizer, boundaries:
     kind = "<u2" if tokenizer.largest < 2**16 else "<u4"
     done = _progress(folder)
     with _opened(folder / "ids", done["ids"]) as ids, _opened(folder / "starts", done["starts"]) as starts:
-        if not done["batches"]:
+        pieces, tokens = done["pieces"], ids.tell() // np.dtype(kind).itemsize
+        if not pieces:
             starts.write(np.zeros(1, "<i8").tobytes())
-        tokens, batches = ids.tell() // np.dtype(kind).itemsize, done["batches"]
-        for some, ends in tokenizer.encode_stream(texts, boundaries, skip=batches):
+        encoded = tokenizer.encode_stream(texts, boundaries, skip=pieces)
+        for batch, (some, ends, many) in enumerate(encoded, start=1):
             ids.write(np.asarray(some).astype(kind).tobytes())
             starts.write((np.asarray(ends, "<i8") + tokens).tobytes())
-            tokens, batches = tokens + len(some), batches + 1
-            if batches % BATCHES == 0:
+            tokens, pieces = tokens + len(some), pieces + many
+            if batch % BATCHES == 0:
                 for file in (ids, starts):
                     file.flush()
                     os.fsync(file.fileno())
-                _put(folder / "progress.json", {"batches": batches, "ids": ids.tell(), "starts": starts.tell()})
+                _put(folder / "progress.json", {"pieces": pieces, "ids": ids.tell(), "starts": starts.tell()})
     sums = {name: _sha256(folder / name) for name in ("ids", "starts")}
     facts = {"version": VERSION, "dtype": kind, "tokens": tokens, "tokenizer_sha256": tokenizer.sha256, "sha256": sums}
     _put(folder / "manifest.json", facts)
@@ -99,7 +122,7 @@ def _write(folder: Path, texts: StreamedTexts, tokenizer: Tokenizer, boundaries:
 
 
 def _progress(folder: Path) -> dict[str, int]:
-    nothing = {"batches": 0, "ids": 0, "starts": 0}
+    nothing = {"pieces": 0, "ids": 0, "starts": 0}
     try:
         found = json.loads((folder / "progress.json").read_text())
         done = {name: int(found[name]) for name in nothing}
@@ -113,6 +136,7 @@ def _opened(path: Path, size: int) -> BinaryIO:
     """A file to be gone on with behind its first `size` bytes."""
     file = open(path, "ab")  # noqa: SIM115  the caller closes it
     file.truncate(size)
+    file.seek(size)  # where the file ended before, `tell` would still be
     return file
 
 

@@ -186,7 +186,7 @@ class Tokenizer:
         """One row of ids a text: start + tokens + end, or the bare tokens without `boundaries`."""
         ids, starts = array("i"), array("q", [0])  # these grow in place: a large corpus is never there twice
         try:
-            for some, ends in self.encode_stream(texts, boundaries, end):
+            for some, ends, _ in self.encode_stream(texts, boundaries, end):
                 starts.extend(len(ids) + stop for stop in ends)
                 ids.extend(some)
         except TypeError:  # how the library refuses half a character, such as a byte of an argument that is not UTF-8
@@ -197,10 +197,13 @@ class Tokenizer:
 
     def encode_stream(
         self, texts: Texts, boundaries: bool = True, end: bool = True, skip: int = 0
-    ) -> Iterator[tuple[array[int], list[int]]]:
-        """What `encode` makes, some ids at a time, with the places in them where rows end; without the first `skip` of these."""
+    ) -> Iterator[tuple[array[int], list[int], int]]:
+        """What `encode` makes, some ids at a time: ids, the places in them where rows end, and of how many pieces they are.
+
+        The first `skip` pieces are left out.
+        """
         before, after = [self.start] if boundaries else [], [self.end] if boundaries and end else []
-        for batch in islice(self._batches(texts), skip, None):
+        for batch in self._batches(texts, skip):
             with _library():
                 encoded = self.backend.encode_batch_fast([piece for piece, _, _ in batch], add_special_tokens=False)
             ids, ends = array("i"), []
@@ -210,7 +213,7 @@ class Tokenizer:
                 if last:
                     ids.extend(after)
                     ends.append(len(ids))
-            yield ids, ends
+            yield ids, ends, len(batch)
 
     def encode_with_ends(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[int]]]:
         """Of each text the bare tokens, and the character behind the last one of each token."""
@@ -219,20 +222,20 @@ class Tokenizer:
                 encoded = self.backend.encode_batch(list(texts[i : i + PIECES_AT_ONCE]), add_special_tokens=False)
             yield from ((found.ids, [end for _, end in found.offsets]) for found in encoded)
 
-    def _batches(self, texts: Texts) -> Iterator[list[tuple[str, bool, bool]]]:
-        """Pieces of texts, each with whether it begins and whether it ends one.
+    def _batches(self, texts: Texts, skip: int) -> Iterator[list[tuple[str, bool, bool]]]:
+        """Pieces of texts but for the first `skip`, each with whether it begins and whether it ends one.
 
         They are few at a time: the library needs some 250 bytes for each token in hand.
         """
         batch: list[tuple[str, bool, bool]] = []
         characters = 0
-        for text in texts:
-            for piece, first, last in _marked(pieces_of(text, self.seamless)):
-                batch.append((piece, first, last))
-                characters += len(piece)
-                if len(batch) == PIECES_AT_ONCE or characters > CHARACTERS_AT_ONCE // self.growth:
-                    yield batch
-                    batch, characters = [], 0
+        cut = (piece for text in texts for piece in _marked(pieces_of(text, self.seamless)))
+        for piece in islice(cut, skip, None):
+            batch.append(piece)
+            characters += len(piece[0])
+            if len(batch) == PIECES_AT_ONCE or characters > CHARACTERS_AT_ONCE // self.growth:
+                yield batch
+                batch, characters = [], 0
         if batch:
             yield batch
 
