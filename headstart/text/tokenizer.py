@@ -222,7 +222,7 @@ class Tokenizer:
                 encoded = self.backend.encode_batch(list(texts[i : i + PIECES_AT_ONCE]), add_special_tokens=False)
             yield from ((found.ids, [end for _, end in found.offsets]) for found in encoded)
 
-    def _batches(self, texts: Texts, skip: int) -> Iterator[list[tuple[str, bool, bool]]]:
+    def _batches(self, texts: Texts, skip: int = 0) -> Iterator[list[tuple[str, bool, bool]]]:
         """Pieces of texts but for the first `skip`, each with whether it begins and whether it ends one.
 
         They are few at a time: the library needs some 250 bytes for each token in hand.
