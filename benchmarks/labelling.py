@@ -26,10 +26,10 @@ from headstart.labelling.classifier import Classifier
 from headstart.labelling.features import Features, features_of
 from headstart.labelling.session import REFIT
 from headstart.runs.watch import Watch
+from headstart.text.digests import digest
 from headstart.text.duplicates import normal
 from headstart.text.read import read_labelled
 from headstart.text.rows import drawn
-from headstart.text.split import digest
 
 MARKS = (50, 100, 200)  # labels at which accuracies are compared
 ADVISED = (50, 100, 200, 300, 400)  # labels at which advice is asked for

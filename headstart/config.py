@@ -44,6 +44,7 @@ class TokenizerConfig(Frozen):
     # Maximum size, special tokens included; 0: for bpe, what the corpus supports; otherwise 30,000.
     vocab: int = Field(0, ge=0, le=1_000_000)
     lower: bool = False  # lowercase the text; with kind word, also ignore the space before a word
+    sample: int = Field(50_000_000, ge=1)  # characters to train on; of more, a random part of about so many
 
 
 class TrainConfig(Frozen):

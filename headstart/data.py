@@ -30,6 +30,7 @@ class CorpusConfig(ReadConfig):
     valid_most: int = Field(500_000, ge=1)  # characters, about: more would slow down every evaluation for nothing
     boundaries: bool = True  # wrap each text in the start and end tokens
     text_column: str | None = None  # for CSV and TSV
+    stream_above: int = Field(32_000_000, ge=0)  # bytes of files; more are never in memory as a whole
 
 
 class LabelledConfig(ReadConfig):

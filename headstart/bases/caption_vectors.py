@@ -14,7 +14,7 @@ from headstart.models.dual import TextTower
 from headstart.runs.checkpoint import fingerprint, weights
 from headstart.shapes import DualConfig
 from headstart.text.batch import by_length, pad
-from headstart.text.split import digest
+from headstart.text.digests import digest
 from headstart.text.tokenizer import Tokenizer, rows_to_read
 
 AT_ONCE = 128  # captions in one forward pass

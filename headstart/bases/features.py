@@ -21,7 +21,7 @@ from headstart.runs.checkpoint import fingerprint, weights
 from headstart.runs.disk import write_file
 from headstart.shapes import Pool
 from headstart.tasks.classify import per_text, pooled_by, rows_of
-from headstart.text.split import digest
+from headstart.text.digests import digest
 from headstart.text.tokenizer import Tokenizer
 
 

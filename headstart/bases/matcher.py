@@ -48,7 +48,7 @@ from headstart.runs.run import Run
 from headstart.schema import parse
 from headstart.shapes import DualConfig, ImageConfig, PatchConfig, PixelsConfig
 from headstart.text.batch import by_length, pad
-from headstart.text.split import digest
+from headstart.text.digests import digest
 from headstart.text.tokenizer import Tokenizer, rows_to_read
 
 ENCODERS = [name for name, pack in PACKS.items() if pack.kind == "encoder"]

@@ -23,8 +23,8 @@ from headstart.bases.regression import Standard
 from headstart.bases.routes import NONE, BaseFeatures
 from headstart.bases.verbalizer import prompted_probe
 from headstart.shapes import Pool
+from headstart.text.digests import digest
 from headstart.text.duplicates import normal
-from headstart.text.split import digest
 
 FOLDS = 5
 TFIDF_C = 10.0

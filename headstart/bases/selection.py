@@ -26,9 +26,9 @@ from headstart.runs.checkpoint import weight_bytes
 from headstart.runs.model_dir import Saved
 from headstart.runs.watch import Watch
 from headstart.targets.class_scores import class_scores, is_imbalanced
+from headstart.text.digests import digest
 from headstart.text.duplicates import normal
 from headstart.text.read import Example
-from headstart.text.split import digest
 
 MINUTES = 5.0  # time limit, where none is given
 MOST_ROWS = 1000  # that are ranked on

@@ -19,9 +19,10 @@ from typing import TypedDict
 from headstart.data import CaptionsConfig
 from headstart.errors import DataError
 from headstart.quantities import counted
+from headstart.text.digests import digest
 from headstart.text.files import PLAIN, Reading, check_file
 from headstart.text.read import squeezed
-from headstart.text.split import digest, hash_split
+from headstart.text.split import hash_split
 from headstart.text.tables import Wanted, column_names, is_table, read_columns
 
 FILE_COLUMNS = ("file", "image", "filename", "file_name", "path")

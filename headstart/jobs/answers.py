@@ -25,6 +25,7 @@ class PretrainFacts(TypedDict):
     tokens: Parts
     unknown: Parts
     tokenizer_sha256: str
+    tokenizer_sample: NotRequired[int]  # characters that it was trained on, where not on all
     vocabulary: int
 
 

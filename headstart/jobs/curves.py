@@ -12,6 +12,7 @@ from headstart.runs.run import Run
 from headstart.show.picture import axes, style
 from headstart.tasks.metrics import compressed
 from headstart.text.split import Corpus
+from headstart.text.stretches import StreamedTexts
 
 COMPRESSED = 8_000_000  # bytes of text that xz is given; more takes minutes
 FEWEST = 3  # points; fewer are no curve
@@ -65,5 +66,7 @@ def reference_losses(run: Run, corpus: Corpus, valid: Mapping[str, Any]) -> dict
     if first is None:
         raise ModelError(f"{run.path / 'log.jsonl'} is damaged (it holds no evaluation).", "RUN_DAMAGED")
     untrained = first["loss"] * valid["bits_per_byte"] / valid["loss"]
-    seen, text = ("\n".join(part).encode()[-COMPRESSED:] for part in (corpus.train, corpus.valid))
+    train = corpus.train
+    seen = train.tail(COMPRESSED) if isinstance(train, StreamedTexts) else "\n".join(train).encode()[-COMPRESSED:]
+    text = "\n".join(corpus.valid).encode()[-COMPRESSED:]
     return {"untrained": untrained, "xz": compressed(seen, text)}

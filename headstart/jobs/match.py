@@ -36,7 +36,7 @@ from headstart.tasks import retrieve
 from headstart.tasks.canonical import start_canonical
 from headstart.tasks.retrieve import Embedded, MatchScores, Pairs, Retrieve
 from headstart.text.batch import Batches
-from headstart.text.split import digest
+from headstart.text.digests import digest
 from headstart.text.tokenizer import Tokenizer
 
 EVALUATIONS = 20  # in a run, about

@@ -30,7 +30,9 @@ from headstart.tasks.metrics import LanguageScores
 from headstart.text.batch import Batch, Batches
 from headstart.text.read import passed_over_notes, text_files
 from headstart.text.split import Corpus, split_corpus
-from headstart.text.tokenizer import Tokenizer, tokenizer_for
+from headstart.text.stretches import characters_of
+from headstart.text.token_store import trained_once
+from headstart.text.tokenizer import Tokenizer
 from headstart.text.word_vectors import known_vectors, vector_files
 
 SAMPLE_TOKENS = 40
@@ -67,7 +69,7 @@ class Pretraining(Job[PretrainConfig]):
         corpus = split_corpus(cfg.data)
         source = open_base(cfg.base, cfg.allow_pickle) if cfg.base and not kept.cfg else None
         tokenizer = source.tokenizer if source else next(iter((kept.tokenizers or {}).values()), None)
-        tokenizer = tokenizer or tokenizer_for(corpus.train, cfg.tokenizer)
+        tokenizer = tokenizer or trained_once(corpus.train, cfg.tokenizer, cfg.train.seed)
         cfg = _resolved(cfg, tokenizer, source, kept.cfg)
         taught = open_base(cfg.teacher, cfg.allow_pickle) if cfg.teacher else None
         teacher = Teacher(taught.model, taught.tokenizer, cfg.train.device) if taught else None
@@ -107,7 +109,8 @@ class Pretraining(Job[PretrainConfig]):
 
     def facts(self, before: Mapping[str, Any]) -> PretrainFacts:
         parts = {"train": self.text.facts(), "valid": self.valid.facts()}
-        return {
+        sampled = before.get("tokenizer_sample") if self.tokenizer.sampled is None else self.tokenizer.sampled
+        facts: PretrainFacts = {
             "unit": self.cfg.data.unit,
             "counted_vectors": starts_from_cooccurrence(self.cfg, self.text),
             "known_tokens": self.known,
@@ -118,12 +121,16 @@ class Pretraining(Job[PretrainConfig]):
             "tokenizer_sha256": self.tokenizer.sha256,
             "vocabulary": self.tokenizer.size,
         }
+        return facts if sampled is None else {**facts, "tokenizer_sample": sampled}
 
     def notes(self) -> Iterator[str]:
         cfg, text, vocab = self.cfg, self.text, self.tokenizer.size
         yield from (f"Note: {note}" for note in self.corpus.reading.notes())
         if cfg.tokenizer.vocab > vocab:
             yield f"Note: a vocabulary of {cfg.tokenizer.vocab:,} was asked for; the text supports {vocab:,}."
+        if self.tokenizer.sampled is not None:
+            total = characters_of(self.corpus.train)
+            yield f"The tokenizer was trained on a random sample of {self.tokenizer.sampled:,} of {total:,} characters."
         if cfg.base:
             yield f"Continuing from {cfg.base}, with its objective: {cfg.objective}."
         if starts_from_cooccurrence(cfg, text):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from headstart.jobs.estimate import within_minutes
 from headstart.runs.watch import Watch
 from headstart.schema import is_given, merge, nested, parse
 from headstart.text.cooccurrence import LITTLE as LITTLE_TEXT
+from headstart.text.corpus_stream import corpus_texts
 from headstart.text.files import Reading
-from headstart.text.read import read_corpus
+from headstart.text.stretches import Text, stretches_of
 
 MINUTES = 10.0  # if none are named
 CHARACTERS = 4.5  # of a token, about
@@ -73,15 +75,20 @@ def beside(named: Mapping[str, Any], chosen: Recipe) -> Recipe:
 
 def recipe_for(cfg: PretrainConfig) -> Recipe:
     """The choice for the text of `cfg`; its objective is masked, or what a teacher or a preset ask for."""
-    texts = read_corpus(cfg.data.paths, cfg.data.unit, cfg.data.text_column, Reading(cfg.data))
+    texts = corpus_texts(cfg.data, Reading(cfg.data))
     learns = f"distilling {Path(cfg.teacher).name}" if cfg.teacher else cfg.objective
     chosen = recipe(texts, writes=cfg.objective == "causal", known=bool(cfg.vectors))
     return {"objective": Choice(cfg.objective, learns), **chosen}
 
 
-def recipe(texts: Sequence[str], writes: bool = False, known: bool = False) -> Recipe:
+def recipe(texts: Iterable[Text], writes: bool = False, known: bool = False) -> Recipe:
     """The choice for these texts; a model that `writes` keeps capitals and spaces, and words may be `known` beforehand."""
-    lengths = [len(text) for text in texts]
+    lengths, spaces = array("q"), 0
+    for text in texts:
+        lengths.append(0)
+        for stretch in stretches_of(text):
+            lengths[-1] += len(stretch)
+            spaces += stretch.count(" ")
     if sum(lengths) / CHARACTERS < FEWEST_TOKENS and not known:
         return {
             "start": Choice("random", f"from random, as the text has fewer than {FEWEST_TOKENS:,} tokens; {LITTLE}"),
@@ -90,7 +97,7 @@ def recipe(texts: Sequence[str], writes: bool = False, known: bool = False) -> R
         }
     return {
         "start": Choice("cooccurrence", "token vectors counted first, which pays most of all"),
-        **({} if writes else _vocabulary(sum(lengths), sum(text.count(" ") for text in texts))),
+        **({} if writes else _vocabulary(sum(lengths), spaces)),
         "model.size": Choice("micro", "size micro"),
         "model.context": _context(lengths),
     }

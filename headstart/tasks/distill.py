@@ -21,6 +21,7 @@ from headstart.errors import ConfigError
 from headstart.models.heads import Model, VectorHead, mean_real
 from headstart.tasks.language import LanguageText
 from headstart.text.batch import Batch, Ids, Lazy, Rng, blocks, each, pad
+from headstart.text.stretches import Texts
 from headstart.text.tokenizer import Tokenizer, rows_to_read
 
 SHORTEST = 16  # tokens of a piece of text
@@ -75,7 +76,7 @@ class Distill:
 class TaughtText(LanguageText):
     """Pieces of text, each with the teacher's vector of it."""
 
-    def __init__(self, texts: Sequence[str], tokenizer: Tokenizer, cfg: PretrainConfig, teacher: Teacher) -> None:
+    def __init__(self, texts: Texts, tokenizer: Tokenizer, cfg: PretrainConfig, teacher: Teacher) -> None:
         super().__init__(texts, tokenizer, cfg)
         if cfg.model.context < 3:
             raise ConfigError(

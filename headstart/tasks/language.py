@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from headstart.text.batch import (
     Batches,
     Collate,
     Ids,
+    Numbers,
     PackedBatches,
     Rng,
     RowBatches,
@@ -30,6 +31,8 @@ from headstart.text.batch import (
     next_token,
     windows,
 )
+from headstart.text.stretches import Texts, stretches_of
+from headstart.text.token_store import token_rows
 from headstart.text.tokenizer import Tokenizer, TokenRows
 
 COUNTED_TOKENS = 1_000_000  # up to this many the entropy of a text itself is counted
@@ -57,14 +60,13 @@ class LanguageText:
     Documents are packed: one stream, cut into blocks. Lines and sentences are padded: one row each.
     """
 
-    def __init__(self, texts: Sequence[str], tokenizer: Tokenizer, cfg: PretrainConfig) -> None:
-        self.cfg, self.tokenizer = cfg, tokenizer
+    def __init__(self, texts: Texts, tokenizer: Tokenizer, cfg: PretrainConfig) -> None:
+        self.cfg, self.tokenizer, self.texts = cfg, tokenizer, texts
         self.causal = cfg.objective == "causal"
         self.packed = cfg.data.unit == "document"
         # A causal block has one token more than the model reads: the last is only predicted.
         self.size = cfg.model.context + self.causal
-        self.rows = tokenizer.encode(texts, cfg.data.boundaries)
-        self.bytes = self._bytes_predicted(texts)
+        self.rows = token_rows(texts, tokenizer, cfg.data.boundaries)
         if cfg.objective == "masked" and tokenizer.mask is None:
             raise ConfigError("This tokenizer has no mask token, so the objective 'masked' cannot use it.")
 
@@ -115,19 +117,31 @@ class LanguageText:
 
     def _teachable(self, rows: TokenRows) -> TokenRows:
         """Rows in which there is something to predict: a token after another, or one that can be hidden."""
-        special = np.isin(rows.ids, (self.tokenizer.start, self.tokenizer.end))
-        plain = np.concatenate([[0], np.cumsum(~special)])
-        enough = rows.lengths > 1 if self.causal else plain[rows.starts[1:]] > plain[rows.starts[:-1]]
+        if self.causal:
+            enough = rows.lengths > 1
+        else:
+            enough = self._plain_before(rows, rows.ends) > self._plain_before(rows, rows.begins)
         if not enough.any():
             raise DataError("No text has two tokens, so there is nothing to predict.", "DATA_SMALL")
-        return rows if enough.all() else TokenRows.of(rows[int(i)] for i in np.flatnonzero(enough))
+        return rows if enough.all() else TokenRows(rows.ids, rows.begins[enough], rows.ends[enough])
 
-    def _bytes_predicted(self, texts: Sequence[str]) -> int | None:
+    def _plain_before(self, rows: TokenRows, places: Numbers) -> Numbers:
+        """How many tokens that are not special stand before each of some places, in ascending order."""
+        counts, before = np.zeros(len(places), np.int64), 0
+        for at, ids in rows.stretches():
+            plain = np.concatenate([[0], np.cumsum(~np.isin(ids, (self.tokenizer.start, self.tokenizer.end)))])
+            here = slice(*np.searchsorted(places, [at, at + len(ids) + 1]))  # a stretch ends where the next begins
+            counts[here] = before + plain[places[here] - at]
+            before += int(plain[-1])
+        return counts
+
+    @cached_property
+    def bytes(self) -> int | None:
         """The size of the texts, or None where some of it is never predicted and bits per byte would flatter."""
         lossless = self.tokenizer.lossless and not self.tokenizer.unknown(self.rows)
         if not (lossless and self.causal and self.cfg.data.boundaries):
             return None
-        return sum(len(text.encode()) for text in texts)
+        return sum(len(stretch.encode()) for text in self.texts for stretch in stretches_of(text))
 
 
 def continuation(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headstart.shapes import IGNORE
-from headstart.text.tokenizer import Tokenizer, TokenRows
+from headstart.text.tokenizer import Stream, Tokenizer, TokenRows
 
 BUCKET = 50  # batches whose rows are sorted by length together
 
@@ -39,6 +39,7 @@ class AnyBatch(Protocol):
 B = TypeVar("B", bound=AnyBatch)
 R = TypeVar("R")
 B_co = TypeVar("B_co", bound=AnyBatch, covariant=True)
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def hidden_tokens(rows: Sequence[Ids], tokenizer: Tokenizer, rate: float, rng: R
     return Batch(shown, mask, ids.masked_fill(~chosen, IGNORE))
 
 
-def blocks(stream: Ids, size: int, overlap: int) -> list[Ids]:
+def blocks(stream: Stream, size: int, overlap: int) -> list[Ids]:
     """`stream` cut into pieces of at most `size`, each beginning with the last `overlap` tokens of the one before.
 
     >>> [b.tolist() for b in blocks(np.arange(6), 3, 1)]
@@ -114,7 +115,11 @@ def windows(rows: TokenRows, size: int, overlap: int) -> TokenRows:
     """`rows` with those longer than `size` cut into blocks, so that no token is lost."""
     if not len(rows) or int(rows.lengths.max()) <= size:
         return rows
-    return TokenRows.of(block for i in range(len(rows)) for block in blocks(rows[i], size, overlap))
+    step = size - overlap
+    counts = -(-np.maximum(1, rows.lengths - overlap) // step)
+    number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)  # of each block in its row
+    starts = np.repeat(rows.begins, counts) + number * step
+    return TokenRows(rows.ids, starts, np.minimum(starts + size, np.repeat(rows.ends, counts)))
 
 
 Collate = Callable[[Numbers, Rng], B]  # row numbers -> batch
@@ -170,7 +175,7 @@ class PackedBatches(Batches[Batch]):
 
     def __init__(
         self,
-        stream: Ids,
+        stream: Stream,
         size: int,
         overlap: int,
         batch_size: int,
@@ -187,8 +192,11 @@ class PackedBatches(Batches[Batch]):
         self.per_epoch = -(-self.blocks // batch_size)
 
     def plan(self, rng: Rng) -> Sequence[Numbers]:
-        starts = rng.integers(self.slack + 1) + self.stride * rng.permutation(self.blocks)
-        return [starts[i : i + self.batch_size] for i in range(0, self.blocks, self.batch_size)]
+        first = rng.integers(self.slack + 1)
+        starts = rng.permutation(self.blocks)
+        starts *= self.stride
+        starts += first
+        return Lazy(self.per_epoch, lambda i: starts[i * self.batch_size : (i + 1) * self.batch_size])
 
     def collate(self, part: Numbers, rng: Rng) -> Batch:
         return self._collate([self.stream[start : start + self.size] for start in part], rng)
@@ -217,10 +225,10 @@ def in_order(lengths: Numbers, batch_size: int, collate: Collate[B]) -> Sequence
     return Lazy(len(parts), lambda i: collate(parts[i], np.random.default_rng([0, 3, i])))
 
 
-class Lazy(Sequence[B_co]):
+class Lazy(Sequence[T_co]):
     """Batches that are made whenever they are asked for: a process makes only those that it measures."""
 
-    def __init__(self, size: int, make: Callable[[int], B_co]) -> None:
+    def __init__(self, size: int, make: Callable[[int], T_co]) -> None:
         self.size, self.make = size, make
 
     def __len__(self) -> int:

@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_matrix, csr_matrix
 
-from headstart.text.tokenizer import TokenRows
+from headstart.text.batch import windows
+from headstart.text.tokenizer import TOKENS_AT_ONCE, TokenRows
 
 WINDOW = 8  # tokens on either side, in a large corpus
 WIDE_WINDOW = 30  # in a small corpus, where few pairs of words co-occur twice in a narrow window
 LITTLE = 1_000_000  # tokens; in fewer, the window is the wide one, and a book is one text, however many its blocks
 SAME_TEXT = 512  # tokens; a longer text, such as a book, is split
+MOST_COUNTED = 20_000_000  # tokens; of more, an even sample of pieces is counted
 MOST_TEXTS = 200_000  # of more, such as lines, an even sample is used, since each takes memory
 SMOOTHING = 0.75  # context distribution smoothing, so that rare contexts do not dominate
 LENGTH = 0.5  # power of the singular values: 0 gives all directions equal weight, 1 leaves them as they are
@@ -30,11 +32,20 @@ def token_vectors(
 
     Pretrained word vectors, `known` (vocab, any), take up to half of the width, also of tokens that do not occur.
     """
+    rows = _sample(rows)
     if known is None:
         return _counted(rows, vocab, width, seed)
     part = min(width // 2, known.shape[1])
-    frequency = np.bincount(rows.ids, minlength=vocab)
+    frequency = np.bincount(np.asarray(rows.ids), minlength=vocab)
     return np.hstack([_counted(rows, vocab, width - part, seed), _principal(known, frequency, part)])
+
+
+def _sample(rows: TokenRows) -> TokenRows:
+    """`rows`, or of more than MOST_COUNTED tokens an even sample of pieces, which is in memory."""
+    if len(rows.ids) <= MOST_COUNTED:
+        return TokenRows(np.asarray(rows.ids[:]), rows.starts, rows.stops)
+    pieces = windows(rows, SAME_TEXT, 0)
+    return TokenRows.of(pieces[i] for i in range(0, len(pieces), -(-len(rows.ids) // MOST_COUNTED)))
 
 
 def _counted(rows: TokenRows, vocab: int, width: int, seed: int) -> NDArray[np.float32]:
@@ -82,12 +93,15 @@ def _principal(known: NDArray[np.float32], frequency: NDArray[np.int64], width: 
 
 def neighbours(rows: TokenRows, vocab: int, window: int) -> csr_matrix:
     """How often one token stands within the window of another in the same text, (vocab, vocab)."""
-    text = np.repeat(np.arange(len(rows)), rows.lengths)
     total = csr_matrix((vocab, vocab), dtype=np.float64)
-    for distance in range(1, window + 1):
-        same = text[:-distance] == text[distance:]
-        before, after = rows.ids[:-distance][same], rows.ids[distance:][same]
-        total = total + coo_matrix((np.ones(len(before)), (before, after)), (vocab, vocab)).tocsr()
+    for at, ids in rows.stretches(beyond=window):
+        text = np.searchsorted(rows.starts, np.arange(at, at + len(ids)), "right")
+        size = min(len(ids), TOKENS_AT_ONCE)
+        for distance in range(1, window + 1):
+            first = slice(0, min(size, len(ids) - distance))
+            same = text[first] == text[distance:][first]
+            before, after = ids[first][same], ids[distance:][first][same]
+            total = total + coo_matrix((np.ones(len(before)), (before, after)), (vocab, vocab)).tocsr()
     return total + total.T
 
 

@@ -9,7 +9,7 @@ import codecs
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from io import BytesIO, TextIOWrapper
@@ -22,6 +22,7 @@ from headstart.data import ReadConfig
 from headstart.errors import DataError, did_you_mean
 from headstart.quantities import counted
 from headstart.regular_file import open_regular
+from headstart.text.compressed import decompressed, is_compressed
 
 _BOMS = {  # UTF-32 first: its little-endian mark begins with that of UTF-16
     codecs.BOM_UTF32_LE: "utf-32",
@@ -80,6 +81,7 @@ class Reading:
         self._spelled: dict[str, dict[str, tuple[str, int]]] = {}  # labels, what they became, and in how many rows
         self._notes: dict[str, str] = {}  # other things to report
         self._unpacked: Mapping[Path, bytes] = {}
+        self._decompresses = False
 
     def note(self, place: str, what: str) -> None:
         """Something to report of a place, once."""
@@ -99,8 +101,16 @@ class Reading:
         other._unpacked = files
         return other
 
+    def decompressing(self) -> Reading:
+        """The same reading, counted together with this one, of files that may be compressed: for who reads in a stream."""
+        other = copy(self)
+        other._decompresses = True
+        return other
+
     def opened(self, path: Path) -> BinaryIO:
         """The bytes of a file, from their beginning; a DataError for what is not a plain, readable file."""
+        if self._decompresses and is_compressed(path):
+            return decompressed(path, _opened(path))
         return BytesIO(self._unpacked[path]) if path in self._unpacked else _opened(path)
 
     def mapped(self, path: Path) -> bytes | mmap:
@@ -200,19 +210,29 @@ def stream_lines(path: Path, reading: Reading = PLAIN) -> Iterator[str]:
 
     What only the whole text shows (a file without text, many control characters) is refused after the last line.
     """
-    encoding, controls, size, blank = _encoding(path, reading), 0, 0, True
+    return _streamed(path, reading, iter)
+
+
+def stream_text(path: Path, reading: Reading = PLAIN) -> Iterator[str]:
+    """The text of one file as `read_text` has it, a stretch at a time; refused like `stream_lines`."""
+    return _streamed(path, reading, lambda file: iter(lambda: file.read(STRETCH), ""))
+
+
+def _streamed(path: Path, reading: Reading, parts: Callable[[TextIOWrapper], Iterator[str]]) -> Iterator[str]:
+    encoding, controls, size, blank, number = _encoding(path, reading), 0, 0, True, 1
     with _decoding(path, reading, encoding), reading.text_file(path, encoding) as file:
-        for number, line in enumerate(file, start=1):
-            line = reading.stripped(line, f"{path}, line {number}")
-            if "\0" in line:
+        for part in parts(file):
+            text = reading.stripped(part, f"{path}, line {number}")
+            if "\0" in text:
+                line = number + text.count("\n", 0, text.index("\0"))
                 raise DataError(
-                    f"{path}, line {number}: a NUL character. This is not plain text; if it is UTF-16 without a "
+                    f"{path}, line {line}: a NUL character. This is not plain text; if it is UTF-16 without a "
                     "byte-order mark, try --encoding utf-16-le. If it is text all the same, --strip-nul leaves them out.",
                     "DATA_BINARY",
                 )
-            controls += sum(1 for _ in _CONTROLS.finditer(line))
-            size, blank = size + len(line), blank and is_blank(line)
-            yield line
+            controls += sum(1 for _ in _CONTROLS.finditer(text))
+            size, blank, number = size + len(text), blank and is_blank(text), number + part.count("\n")
+            yield text
     _must_be_text(path, controls, size, blank)
 
 

@@ -19,10 +19,11 @@ from typing import TypedDict
 from headstart.data import PairsConfig
 from headstart.errors import DataError
 from headstart.quantities import counted
+from headstart.text.digests import digest
 from headstart.text.duplicates import normal
 from headstart.text.files import PLAIN, Reading, is_blank, lines, read_text
 from headstart.text.read import squeezed
-from headstart.text.split import digest, hash_split
+from headstart.text.split import hash_split
 from headstart.text.tables import first_few, is_table, read_columns
 
 SOURCE_COLUMNS = ("source", "src", "input", "text", "en", "eng", "english", "word")

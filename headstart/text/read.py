@@ -6,6 +6,7 @@ Read here: .txt, tables (tables.py), folders. Not here: splitting into train and
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from headstart.data import LabelledConfig, Unit
 from headstart.errors import DataError
 from headstart.quantities import counted
 from headstart.text.classes import spellings
+from headstart.text.compressed import is_compressed, plain_name
 from headstart.text.files import PLAIN, STRETCH, Reading, check_file, is_blank, lines, read_text
 from headstart.text.separated import SEPARATORS, Header
 from headstart.text.tables import TABLES, Wanted, find_column, first_few, header_of, is_table, read_columns
@@ -282,7 +284,7 @@ def _without_blank(path: Path, examples: list[Example], reading: Reading) -> lis
 def text_files(paths: Sequence[str | Path]) -> list[Path]:
     """The files that `paths` stand for, folders opened and sorted by name."""
     files: list[Path] = []
-    for path in map(Path, paths):
+    for path in (found for pattern in paths for found in _matching(Path(pattern))):
         if os.path.isdir(path):
             inside = sorted(p for p in path.rglob("*") if _is_readable(p))
             if not inside:
@@ -295,6 +297,13 @@ def text_files(paths: Sequence[str | Path]) -> list[Path]:
         if not is_whole(str(path)):  # it could not be written into the run
             raise DataError(f"{path}: the name of this file is not UTF-8. Rename it.", "DATA_PATH")
     return files
+
+
+def _matching(path: Path) -> list[Path]:
+    """The paths that a pattern such as shards/*.txt stands for; a path that exists stands for itself."""
+    if os.path.lexists(path) or not glob.has_magic(str(path)):
+        return [path]
+    return sorted(map(Path, glob.glob(str(path), recursive=True))) or [path]
 
 
 def cut(text: str, unit: Unit) -> list[str]:
@@ -348,7 +357,9 @@ def passed_over_notes(paths: Sequence[str | Path]) -> list[str]:
 
 def _is_readable(path: Path) -> bool:
     """Whether a file in a folder is text or a table; .json files that hold no rows are something else there."""
-    return path.is_file() and (path.suffix.lower() == ".txt" or is_table(path))
+    plain = plain_name(path)
+    known = plain.suffix.lower() in (".txt", *TABLES) if is_compressed(path) else is_table(path)
+    return path.is_file() and (plain.suffix.lower() == ".txt" or known)
 
 
 def _arrow_files(folder: Path) -> list[Path]:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from headstart.errors import DataError
 from headstart.text.archive import ARCHIVES, read_archive
+from headstart.text.digests import digest
 from headstart.text.files import PLAIN, Reading
 from headstart.text.read import Example, read_examples, read_lines
-from headstart.text.split import digest
 
 
 def read_rows(

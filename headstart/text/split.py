@@ -6,7 +6,6 @@ the file, and never puts duplicates of one text on different sides.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,10 +23,13 @@ from headstart.targets.ordered import Ordered, in_order
 from headstart.targets.tags import Tags
 from headstart.targets.target import Target
 from headstart.text.classes import found_task, not_classes
+from headstart.text.corpus_stream import CorpusStream, is_large
+from headstart.text.digests import digest
 from headstart.text.duplicates import normal
 from headstart.text.files import PLAIN, Reading, is_blank
 from headstart.text.hygiene import HygieneReport, check
 from headstart.text.read import Example, label_column_of, read_corpus, read_labelled, refuse_blank
+from headstart.text.stretches import Texts, stretches_of
 from headstart.text.tagged import is_tagged
 from headstart.text.text_pair import is_paired, together
 
@@ -39,7 +41,7 @@ FEW_DOCUMENTS = 20  # below this many, the end of each document is held out inst
 
 @dataclass(frozen=True)
 class Corpus:
-    train: list[str]
+    train: Texts
     valid: list[str]
     reading: Reading = PLAIN  # what had to be changed in the files
 
@@ -123,11 +125,13 @@ class Labelled:
 def split_corpus(cfg: CorpusConfig) -> Corpus:
     """The corpus of `cfg` with its validation part held out."""
     reading = Reading(cfg)
+    if is_large(cfg):
+        return _split_stream(cfg, reading)
     texts = read_corpus(cfg.paths, cfg.unit, cfg.text_column, reading)
     if not cfg.valid_fraction:
         return Corpus(texts, [], reading)
     fraction = min(cfg.valid_fraction, cfg.valid_most / sum(map(len, texts)))
-    if cfg.unit == "document" and len(texts) < FEW_DOCUMENTS:
+    if _ends_held_out(cfg, len(texts), fraction):
         cuts = [int(len(text) * (1 - fraction)) for text in texts]
         heads, tails = (
             [text[:cut] for text, cut in zip(texts, cuts, strict=True)],
@@ -136,12 +140,38 @@ def split_corpus(cfg: CorpusConfig) -> Corpus:
         return Corpus([t for t in heads if t.strip()], [t for t in tails if t.strip()], reading)
     train, valid = hash_split(texts, texts, [""] * len(texts), fraction, seed=0)
     if not train or not valid:
-        raise DataError(
-            f"{', '.join(cfg.paths)}: {len(texts)} texts are too few to hold some out. "
-            "Use --set data.valid_fraction=0 to train on all of them.",
-            "DATA_SMALL",
-        )
+        raise _too_few(cfg, len(texts))
     return Corpus(train, valid, reading)
+
+
+def _split_stream(cfg: CorpusConfig, reading: Reading) -> Corpus:
+    """The same for a corpus that is never in memory as a whole; what is held out is."""
+    stream = CorpusStream(cfg, reading)
+    found = stream.survey()
+    if not cfg.valid_fraction:
+        return Corpus(stream.without(set(), found.characters), [], reading)
+    fraction = min(cfg.valid_fraction, cfg.valid_most / found.characters)
+    if _ends_held_out(cfg, found.texts, fraction):
+        heads, tails = stream.tails([int(length * (1 - fraction)) for length in found.lengths])
+        return Corpus(heads, tails, reading)
+    numbers = stream.held_out(round(fraction * found.texts))
+    valid = ["".join(stretches_of(text)) for number, text in enumerate(stream) if number in numbers]
+    if not valid or len(numbers) == found.texts:
+        raise _too_few(cfg, found.texts)
+    return Corpus(stream.without(numbers, found.characters - sum(map(len, valid))), valid, reading)
+
+
+def _ends_held_out(cfg: CorpusConfig, texts: int, fraction: float) -> bool:
+    """Whether the end of each document is held out: where they are few, or so long that one would be too much."""
+    return cfg.unit == "document" and (texts < FEW_DOCUMENTS or not round(fraction * texts))
+
+
+def _too_few(cfg: CorpusConfig, texts: int) -> DataError:
+    return DataError(
+        f"{', '.join(cfg.paths)}: {texts} texts are too few to hold some out. "
+        "Use --set data.valid_fraction=0 to train on all of them.",
+        "DATA_SMALL",
+    )
 
 
 def split_labelled(cfg: LabelledConfig) -> Labelled:
@@ -309,11 +339,3 @@ def hash_split(
 
 def _stratified(rows: list[Example], fraction: float, seed: int, target: Target) -> tuple[list[Example], list[Example]]:
     return hash_split(rows, [e.text for e in rows], target.strata([e.label for e in rows]), fraction, seed)
-
-
-def digest(*parts: str) -> str:
-    """SHA-256 of some texts."""
-    found = hashlib.sha256()
-    for part in parts:
-        found.update(part.encode("utf-8", "surrogatepass") + b"\0")
-    return found.hexdigest()

@@ -14,7 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +26,11 @@ from tokenizers import decoders, models
 from headstart.config import TokenizerConfig
 from headstart.errors import ConfigError, DataError, ModelError, first_line
 from headstart.text.sentencepiece import load_sentencepiece
+from headstart.text.stretches import Texts, characters_of, pieces_of
 from headstart.text.text_pair import TextPair, is_paired
 from headstart.text.tokenizer_json import MOST_BYTES, check_tokenizer_json
 from headstart.text.visible import is_whole
-from headstart.text.vocabulary import KINDS, learn, pieces
+from headstart.text.vocabulary import KINDS, learn
 
 # The names under which external tokenizers keep the same five roles, most specific first.
 ROLES = {
@@ -39,14 +42,24 @@ ROLES = {
 }
 PIECES_AT_ONCE = 500  # handed to the library, which is parallel over them
 CHARACTERS_AT_ONCE = 1_000_000
+TOKENS_AT_ONCE = 1_000_000  # of a stream that is gone through
+
+
+class Stream(Protocol):
+    """Token ids one after the other: an array, or a file of which parts are read when they are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice, /) -> Any: ...
 
 
 @dataclass(frozen=True)
 class TokenRows:
-    """Many rows of ids in one array: row i is ids[starts[i]:starts[i + 1]]."""
+    """Many rows of ids in one stream: row i is ids[starts[i]:starts[i + 1]], or ids[starts[i]:stops[i]] where they overlap."""
 
-    ids: NDArray[np.int32]
+    ids: Stream
     starts: NDArray[np.int64]
+    stops: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[int] | NDArray[np.int32]]) -> TokenRows:
@@ -55,14 +68,27 @@ class TokenRows:
         return cls(np.concatenate(arrays) if arrays else np.empty(0, np.int32), starts)
 
     def __len__(self) -> int:
-        return len(self.starts) - 1
+        return len(self.begins)
 
     def __getitem__(self, i: int) -> NDArray[np.int32]:
-        return self.ids[self.starts[i] : self.starts[i + 1]]
+        return self.ids[self.begins[i] : self.ends[i]]
+
+    @property
+    def begins(self) -> NDArray[np.int64]:
+        return self.starts[:-1] if self.stops is None else self.starts
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        return self.starts[1:] if self.stops is None else self.stops
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        return np.diff(self.starts)
+        return self.ends - self.begins
+
+    def stretches(self, beyond: int = 0) -> Iterator[tuple[int, NDArray[np.int32]]]:
+        """The stream, some of it at a time: where each stretch begins, and its ids with up to `beyond` that follow it."""
+        for at in range(0, len(self.ids), TOKENS_AT_ONCE):
+            yield at, np.asarray(self.ids[at : at + TOKENS_AT_ONCE + beyond])
 
 
 class Tokenizer:
@@ -73,6 +99,7 @@ class Tokenizer:
         backend.no_padding()
         self.backend = backend
         self.growth = growth
+        self.sampled: int | None = None  # characters that it was trained on, where not on all
         roles = {role: _first_known(backend, names) for role, names in ROLES.items()}
         start, end = roles["start"], roles["end"]
         if start is None or end is None:
@@ -86,12 +113,24 @@ class Tokenizer:
         self.unk, self.mask = roles["unk"], roles["mask"]
 
     @classmethod
-    def train(cls, texts: Sequence[str], cfg: TokenizerConfig) -> Tokenizer:
-        """A tokenizer of `cfg.kind` learned from `texts`."""
-        made = learn(cfg.kind, texts, cfg.vocab, cfg.lower).to_str()
+    def train(cls, texts: Texts, cfg: TokenizerConfig, seed: int = 0) -> Tokenizer:
+        """A tokenizer of `cfg.kind` learned from `texts`, or from about `cfg.sample` characters of them drawn by the seed."""
+        characters, rng = characters_of(texts), np.random.default_rng([seed, 4])
+        cut = (piece for text in texts for piece in pieces_of(text, anywhere=True))
+        share, taken = cfg.sample / max(1, characters), [0]
+
+        def sample() -> Iterator[str]:
+            for piece in cut:
+                if share >= 1 or rng.random() < share:
+                    taken[0] += len(piece)
+                    yield piece
+
+        made = learn(cfg.kind, sample(), characters, cfg.vocab, cfg.lower).to_str()
         while (read := Backend.from_str(made)).to_str() != made:  # scores lose a digit when they are written down
             made = read.to_str()
-        return cls(read)
+        tokenizer = cls(read)
+        tokenizer.sampled = taken[0] if share < 1 else None
+        return tokenizer
 
     @classmethod
     def load(cls, path: str | Path) -> Tokenizer:
@@ -145,23 +184,36 @@ class Tokenizer:
 
     def encode(self, texts: Sequence[str], boundaries: bool = True, end: bool = True) -> TokenRows:
         """One row of ids a text: start + tokens + end, or the bare tokens without `boundaries`."""
-        before, after = [self.start] if boundaries else [], [self.end] if boundaries and end else []
         ids, starts = array("i"), array("q", [0])  # these grow in place: a large corpus is never there twice
         try:
-            for batch in self._batches(texts):
-                with _library():
-                    encoded = self.backend.encode_batch_fast([piece for piece, _, _ in batch], add_special_tokens=False)
-                for (_, first, last), found in zip(batch, encoded, strict=True):
-                    ids.extend(before if first else [])
-                    ids.extend(found.ids)
-                    if last:
-                        ids.extend(after)
-                        starts.append(len(ids))
+            for some, ends, _ in self.encode_stream(texts, boundaries, end):
+                starts.extend(len(ids) + stop for stop in ends)
+                ids.extend(some)
         except TypeError:  # how the library refuses half a character, such as a byte of an argument that is not UTF-8
             if all(map(is_whole, texts)):
                 raise
             raise DataError("A text holds bytes that are no characters. Is it UTF-8?", "DATA_ENCODING") from None
         return TokenRows(np.asarray(ids), np.asarray(starts))
+
+    def encode_stream(
+        self, texts: Texts, boundaries: bool = True, end: bool = True, skip: int = 0
+    ) -> Iterator[tuple[array[int], list[int], int]]:
+        """What `encode` makes, some ids at a time: ids, the places in them where rows end, and of how many pieces they are.
+
+        The first `skip` pieces are left out.
+        """
+        before, after = [self.start] if boundaries else [], [self.end] if boundaries and end else []
+        for batch in self._batches(texts, skip):
+            with _library():
+                encoded = self.backend.encode_batch_fast([piece for piece, _, _ in batch], add_special_tokens=False)
+            ids, ends = array("i"), []
+            for (_, first, last), found in zip(batch, encoded, strict=True):
+                ids.extend(before if first else [])
+                ids.extend(found.ids)
+                if last:
+                    ids.extend(after)
+                    ends.append(len(ids))
+            yield ids, ends, len(batch)
 
     def encode_with_ends(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[int]]]:
         """Of each text the bare tokens, and the character behind the last one of each token."""
@@ -170,21 +222,20 @@ class Tokenizer:
                 encoded = self.backend.encode_batch(list(texts[i : i + PIECES_AT_ONCE]), add_special_tokens=False)
             yield from ((found.ids, [end for _, end in found.offsets]) for found in encoded)
 
-    def _batches(self, texts: Sequence[str]) -> Iterator[list[tuple[str, bool, bool]]]:
-        """Pieces of texts, each with whether it begins and whether it ends one.
+    def _batches(self, texts: Texts, skip: int = 0) -> Iterator[list[tuple[str, bool, bool]]]:
+        """Pieces of texts but for the first `skip`, each with whether it begins and whether it ends one.
 
         They are few at a time: the library needs some 250 bytes for each token in hand.
         """
         batch: list[tuple[str, bool, bool]] = []
         characters = 0
-        for text in texts:
-            cut = pieces(text, self.seamless)
-            for i, piece in enumerate(cut, start=1):
-                batch.append((piece, i == 1, i == len(cut)))
-                characters += len(piece)
-                if len(batch) == PIECES_AT_ONCE or characters > CHARACTERS_AT_ONCE // self.growth:
-                    yield batch
-                    batch, characters = [], 0
+        cut = (piece for text in texts for piece in _marked(pieces_of(text, self.seamless)))
+        for piece in islice(cut, skip, None):
+            batch.append(piece)
+            characters += len(piece[0])
+            if len(batch) == PIECES_AT_ONCE or characters > CHARACTERS_AT_ONCE // self.growth:
+                yield batch
+                batch, characters = [], 0
         if batch:
             yield batch
 
@@ -243,13 +294,23 @@ class Tokenizer:
 
     def unknown(self, rows: TokenRows) -> int:
         """How many tokens of `rows` the vocabulary does not have."""
-        return 0 if self.unk is None else int((rows.ids == self.unk).sum())
+        return 0 if self.unk is None else sum(int((ids == self.unk).sum()) for _, ids in rows.stretches())
 
 
-def tokenizer_for(texts: Sequence[str], cfg: TokenizerConfig) -> Tokenizer:
+def _marked(cut: Iterable[str]) -> Iterator[tuple[str, bool, bool]]:
+    """Each piece of a text with whether it is the first and whether the last."""
+    cut, first = iter(cut), True
+    piece = next(cut)
+    for following in cut:
+        yield piece, first, False
+        piece, first = following, False
+    yield piece, first, True
+
+
+def tokenizer_for(texts: Texts, cfg: TokenizerConfig, seed: int = 0) -> Tokenizer:
     """The tokenizer that `cfg` names: trained on `texts`, or loaded from a file, a model or a run."""
     if cfg.kind in KINDS or not (re.search(r"[/.]", cfg.kind) or os.path.exists(cfg.kind)):
-        return Tokenizer.train(texts, cfg)
+        return Tokenizer.train(texts, cfg, seed)
     if cfg.lower:
         raise ConfigError(f"tokenizer.lower is for a tokenizer that is learned; '{cfg.kind}' is taken as it is.")
     tokenizer = Tokenizer.load(cfg.kind)

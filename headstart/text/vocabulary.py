@@ -6,7 +6,7 @@ What a model reads is what the user wrote, but for capitals where small letters 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -21,8 +21,8 @@ LONGEST_PIECE = 2 * PIECE  # where a text may be cut anywhere
 _BETWEEN_WORDS = re.compile(r"(?<=\w) (?=\w)")
 
 
-def learn(kind: str, texts: Sequence[str], vocab: int, lower: bool = False) -> Tokenizer:
-    """A tokenizer of `kind` with at most `vocab` entries (0: as many as the text can feed).
+def learn(kind: str, cut: Iterable[str], characters: int, vocab: int, lower: bool = False) -> Tokenizer:
+    """A tokenizer of `kind` with at most `vocab` entries (0: as many as the text can feed), from a text that was `cut`.
 
     With `lower` a word is the same wherever it stands: capitals are read as small letters, and whole words do not
     carry the space before them, so that French "l'auteur" and "un auteur" have one word in common.
@@ -32,13 +32,12 @@ def learn(kind: str, texts: Sequence[str], vocab: int, lower: bool = False) -> T
             f"Unknown tokenizer '{kind}': not one of {', '.join(KINDS)}, and no such file or run."
             f"{did_you_mean(kind, KINDS)}"
         )
-    fed = vocabulary_fed_by(sum(map(len, texts)))
-    tokenizer, trainer = KINDS[kind](vocab, fed)
+    tokenizer, trainer = KINDS[kind](vocab, vocabulary_fed_by(characters))
     if lower:
         tokenizer.normalizer = normalizers.Lowercase()
         if kind == "word":
             _forget_spaces(tokenizer)
-    tokenizer.train_from_iterator((piece for text in texts for piece in pieces(text, anywhere=True)), trainer)
+    tokenizer.train_from_iterator(cut, trainer)
     return tokenizer
 
 
@@ -65,6 +64,28 @@ def pieces(text: str, anywhere: bool = False) -> list[str]:
         cut.append(text[start:end])
         start = end
     return [*cut, text[start:]]
+
+
+def stretched_pieces(stretches: Iterable[str], anywhere: bool = False) -> Iterator[str]:
+    """`pieces` of a text that comes in stretches, of which few are in memory.
+
+    >>> text = "so it goes " * 20_000
+    >>> list(stretched_pieces((text[i : i + 999] for i in range(0, len(text), 999)))) == pieces(text)
+    True
+    """
+    held, start, looked = "", 0, PIECE
+    for stretch in stretches:
+        held, start = held[start:] + stretch, 0
+        while len(held) - start > LONGEST_PIECE:
+            stop = start + LONGEST_PIECE if anywhere else len(held)
+            place = _BETWEEN_WORDS.search(held, start + looked, stop)
+            if place is None and not anywhere:
+                looked = len(held) - start - 1
+                break
+            end = place.start() if place else stop
+            yield held[start:end]
+            start, looked = end, PIECE
+    yield from pieces(held[start:], anywhere)
 
 
 def _bpe(vocab: int, fed: int) -> tuple[Tokenizer, trainers.Trainer]:

@@ -24,7 +24,7 @@ from headstart.runs.model_dir import Saved, read_model
 from headstart.runs.watch import Watch
 from headstart.shapes import Pool, usual_pool
 from headstart.tasks.classify import per_text, pooled_by, rows_of
-from headstart.text.split import digest
+from headstart.text.digests import digest
 
 AT_ONCE = 1024  # texts, which are sorted by length and read in smaller batches
 UNLIMITED = 2**31  # tokens

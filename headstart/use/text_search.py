@@ -18,9 +18,9 @@ from headstart.hub.cache import private_folder
 from headstart.runs.watch import Watch
 from headstart.show.nearest import NearestTexts, NearText
 from headstart.text.bm25 import BM25
+from headstart.text.digests import digest
 from headstart.text.duplicates import normal
 from headstart.text.files import is_blank
-from headstart.text.split import digest
 from headstart.use.encode import LoadedEncoder, Vectors
 
 Scores = NDArray[np.floating]  # (N,)
