@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import os
 import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,3 +73,23 @@ def violations(page: Any) -> list[tuple[str, str]]:
 
     found = Axe().run(page).response["violations"]
     return [(rule["id"], node["html"][:120]) for rule in found if rule["impact"] in GRAVE for node in rule["nodes"]]
+
+
+def picture(page: Any, name: str) -> None:
+    """The page at 1,200 pixels in light and dark and at 400 pixels, side by side, where HEADSTART_PICTURES names a folder."""
+    if not (folder := os.environ.get("HEADSTART_PICTURES")):
+        return
+    from PIL import Image
+
+    size, parts = page.viewport_size, []
+    for width, scheme in ((1200, "light"), (1200, "dark"), (400, "light")):
+        page.set_viewport_size({"width": width, "height": 1000})
+        page.emulate_media(color_scheme=scheme)
+        parts.append(Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB"))
+    page.set_viewport_size(size)
+    height = min(1600, max(part.height for part in parts))
+    joined = Image.new("RGB", (sum(part.width for part in parts) + 40, height), "#888")
+    for part, left in zip(parts, (0, 1220, 2440), strict=True):
+        joined.paste(part.crop((0, 0, part.width, min(part.height, height))), (left, 0))
+    small = joined.resize((joined.width // 2, joined.height // 2), Image.Resampling.LANCZOS)
+    small.quantize(128).save(Path(folder) / f"{name}.png", optimize=True)

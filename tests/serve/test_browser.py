@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from headstart.labelling.journal import Journal
 from tests.labelling.conftest import texts as topic_texts
-from tests.serve.browsing import UNNAMED, fits, follow, in_a_browser, until, violations
+from tests.serve.browsing import UNNAMED, fits, follow, in_a_browser, picture, until, violations
 from tests.serve.conftest import Server
 
 pytestmark = in_a_browser
@@ -221,5 +222,6 @@ def test_every_page_is_accessible_and_fits_400_pixels_in_light_and_dark(
             page.emulate_media(color_scheme=scheme)
             if found := violations(page):
                 broken[f"{path} {scheme}"] = found
+        picture(page, re.sub(r"-[0-9a-f]{8}", "", path.partition("?")[0]).replace("/", "-") or "home")
     assert broken == {}
     assert [fault for fault in page.faults if "404" not in fault] == []  # of runs/none
