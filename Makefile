@@ -53,6 +53,6 @@ labs: setup  ## run the six labs (hours; DATA=DIR holds their data), write docs/
 	$(BIN)/headstart lab table $(LABS:%=runs/labs/%) > runs/labs/results.md && mv runs/labs/results.md docs/results.md
 
 clean:  ## remove what the targets above made
-	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis runs/demo
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis runs/demo runs/demo-quick
 
 .PHONY: help setup demo test browser test-all check format bench docs package labs clean

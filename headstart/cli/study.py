@@ -225,7 +225,8 @@ def demo(given: Given) -> None:
     """Run the main job on public film reviews. Pretrains, fine-tunes, compares, concludes: about five minutes."""
     from headstart.study.demo import run_demo
 
-    made = run_demo(Path(given["--out"]), Bar(given["--quiet"]), given["--packs"])
+    out = given["--out"] or ("runs/demo-quick" if given["--quick"] else "runs/demo")
+    made = run_demo(Path(out), Bar(given["--quiet"]), given["--packs"], given["--quick"])
     study = made.study
     if given["--json"]:
         asked = made.asked.results.plain() if made.asked else None

@@ -62,6 +62,13 @@ WRITER: dict[str, Any] = {  # a small causal model, for the text that is generat
     "train": {"steps": 250, "batch_size": 64, "lr": 5e-3, "eval_every": 125},
     "samples": ["This film"],
 }
+QUICK: dict[str, Any] = {  # whether everything works, in a minute: too little to conclude from
+    "arms": ("majority", "tfidf", "scratch", "full"),
+    "seeds": 2,
+    "pretrain": {"train": {"steps": 20, "eval_every": 10}},
+    "least_steps": 30,
+    "finetune": {"epochs": 1},
+}
 ASKED: dict[str, Any] = {"bases": ("smollm2",), "arms": ("zero-shot", "prompt:frozen"), "seeds": 5}
 
 
@@ -73,16 +80,18 @@ class Demo:
     asked: Study | None = None  # a pretrained language model, asked in words
 
 
-def run_demo(out: Path, watch: Watch, packs: bool = False) -> Demo:
+def run_demo(out: Path, watch: Watch, packs: bool = False, quick: bool = False) -> Demo:
     """Pretrain, fine-tune, compare, generate: the studies, three predictions and a generated sentence."""
+    settings = merge(SETTINGS, QUICK) if quick else SETTINGS
     write_data(fetched(watch), out / "data")
     places = {name: str((out / "data" / f"{name}.csv").absolute()) for name in ("corpus", "some", "labelled", "test")}
     data = {"data": {"train": places["labelled"], "test": places["test"]}}
-    own = {"pretrain": merge(SETTINGS["pretrain"], {"data": {"paths": (places["corpus"],)}})}
-    study = Study.run(parse(StudyConfig, {**SETTINGS, **own, **data}), out / "study", watch=watch)
+    corpus = {"pretrain": {"data": {"paths": (places["some" if quick else "corpus"],)}}}
+    study = Study.run(parse(StudyConfig, {**merge(settings, corpus), **data}), out / "study", watch=watch)
     asked = Study.run(parse(StudyConfig, {**ASKED, **data}), out / "asked", watch=watch) if packs else None
     watch.note("Pretraining: a model that writes ...")
-    writer = parse(PretrainConfig, merge(WRITER, {"data": {"paths": (places["some"],)}}))
+    steps = {"train": {"steps": 25, "eval_every": 25}} if quick else {}
+    writer = parse(PretrainConfig, merge(WRITER, {"data": {"paths": (places["some"],)}, **steps}))
     pretrain(writer, out / "writer", resume=Run(out / "writer").there, watch=watch)
     generated = LoadedLanguageModel.load(out / "writer").generate("This film is", 14, Sampling(), top=6)
     classifier = LoadedClassifier.load(study.folder / "cells" / "full-masked~all~0")
