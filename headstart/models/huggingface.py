@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from types import ModuleType
 from typing import Any, cast
 
@@ -231,10 +232,11 @@ def shape_of(described: Mapping[str, Any], source: str) -> HuggingFaceConfig:
         if described.get(key, usual) not in (usual, None):
             raise ModelError(f"{source}: a {model_type} model with {key} = {described[key]} is not supported.")
     theirs = _their_config(model_type, described, source)
-    own = own_settings(type(theirs)) - _IDLE
+    made: Any = type(theirs)
+    own = own_settings(made) - _IDLE
     if not kind.offset_positions or kind.padding is not None:
         own -= {"pad_token_id"}  # padding is masked; the embedding of whatever token stands there learns as any other
-    found, usual = theirs.to_dict(), type(theirs)().to_dict()
+    found, usual = theirs.to_dict(), made().to_dict()
     settings = _without_none({key: found[key] for key in found if key in own})
     act = next((getattr(theirs, name) for name in ("hidden_act", "activation_function", "activation") if hasattr(theirs, name)), "")  # fmt: skip
     if kind.masked_head and act not in ACTIVATIONS:
@@ -262,8 +264,8 @@ def shape_of(described: Mapping[str, Any], source: str) -> HuggingFaceConfig:
 
 def _their_config(model_type: str, settings: Mapping[str, Any], source: str = "The model") -> Any:
     kind = getattr(transformers(), f"{KINDS[model_type].classes}Config")
-    legacy = {"rope_theta", "rope_scaling", *kind.attribute_map}  # older names, which it still understands
-    known = {key: value for key, value in settings.items() if key in own_settings(kind) | legacy}
+    understood = own_settings(kind) | {"rope_theta", "rope_scaling", *kind.attribute_map}  # older names too
+    known = {key: value for key, value in settings.items() if key in understood}
     with usable(model_type, source):
         return kind(**known)
 
@@ -282,9 +284,10 @@ def usable(model_type: str, source: str) -> Iterator[None]:
         ) from None
 
 
-def own_settings(kind: Any) -> set[str]:
+@cache
+def own_settings(kind: Any) -> frozenset[str]:
     """The settings of a kind of configuration that not every kind has."""
-    return kind().to_dict().keys() - transformers().PreTrainedConfig().to_dict().keys()
+    return frozenset(kind().to_dict().keys() - transformers().PreTrainedConfig().to_dict().keys())
 
 
 def _without_none(value: Any) -> Any:
