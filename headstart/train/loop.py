@@ -184,7 +184,7 @@ def gradients(
     model.zero_grad()  # a skipped step leaves its gradients
 
     def backward(micro: int) -> Micro:
-        torch.manual_seed(_seed(cfg.seed, now.step, micro))
+        _seed_step(cfg, now.step, micro)
         batch = batches(now.step * cfg.accumulate + micro).to(cfg.device)
         loss, counted = task.loss(model.train(), batch)  # a frozen base that reads the rows now has turned dropout off
         loss.backward()
@@ -230,8 +230,10 @@ def _resume(
     return now, best
 
 
-def _seed(seed: int, step: int, micro: int) -> int:
-    return int(np.random.SeedSequence([seed, 4, step, micro]).generate_state(1, np.uint64)[0] >> 1)
+def _seed_step(cfg: TrainConfig, step: int, micro: int) -> None:
+    """Dropout of a step depends on the step alone. Seeding devices that are not used formats a stack trace for each."""
+    seed = int(np.random.SeedSequence([cfg.seed, 4, step, micro]).generate_state(1, np.uint64)[0] >> 1)
+    (torch.default_generator if cfg.device == "cpu" else torch).manual_seed(seed)
 
 
 def _wall(began: float, now: Progress) -> dict[str, float]:
