@@ -151,20 +151,24 @@ def _held_out_quality(model: Any, train: Rows, valid: Rows | None) -> Hits:
 
 def held_out_hits(model: Any, train: Rows, valid: Rows | None) -> Hits:
     """How well `model` does on held-out rows: validation rows if there are ENOUGH, otherwise each training row."""
-    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+    from sklearn import config_context
+    from sklearn.model_selection import StratifiedKFold
 
     if not hasattr(model, "predict_proba"):
         return _held_out_quality(model, train, valid)
     if valid and len(valid[1]) >= ENOUGH:
         return np.asarray(model.fit(*train).predict(valid[0]) == np.asarray(valid[1]))
-    target = np.asarray(train[1])
+    rows, target = train[0], np.asarray(train[1])
     rarest = int(np.unique(target, return_counts=True)[1].min())
     if rarest < 2:
         return np.zeros(0, dtype=bool)
     folds = StratifiedKFold(min(FOLDS, rarest), shuffle=True, random_state=0)
-    with warnings.catch_warnings():
+    hits = np.zeros(len(target), dtype=bool)
+    with warnings.catch_warnings(), config_context(skip_parameter_validation=True):
         warnings.simplefilter("ignore")  # of slow convergence: this only chooses
-        return np.asarray(cross_val_predict(model, train[0], target, cv=folds) == target)
+        for fitted, held_out in folds.split(target, target):
+            hits[held_out] = model.fit(rows[fitted], target[fitted]).predict(rows[held_out]) == target[held_out]
+    return hits
 
 
 def clearly_better(a: Hits, b: Hits, errors: float = 1.0) -> bool:
