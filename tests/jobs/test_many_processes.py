@@ -7,8 +7,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,6 +15,7 @@ import torch
 from typer.testing import CliRunner
 
 from headstart.cli import app
+from tests.forked import Forked, headstart
 
 SENTENCES = [f"{who} {verb} {what} {animal}." for who in ("I", "She", "He") for verb in ("hold", "rub", "see")
              for what in ("a", "the") for animal in ("dog", "cat", "bird", "fish")]  # fmt: skip
@@ -49,7 +48,7 @@ def finish(folder: Path, name: str) -> str:
     return hashlib.sha256((folder / name / "model" / "model.safetensors").read_bytes()).hexdigest()
 
 
-def start(folder: Path, name: str, processes: int, *more: str) -> subprocess.Popen[str]:
+def start(folder: Path, name: str, processes: int, *more: str) -> Forked:
     words = [
         *JOB,
         *more,
@@ -59,22 +58,20 @@ def start(folder: Path, name: str, processes: int, *more: str) -> subprocess.Pop
         str(processes),
         *(["--resume"] if (folder / name).exists() else []),
     ]
-    return subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-m", "headstart", *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )  # fmt: skip
+    return headstart(words, folder)
 
 
-def wait_for_line(process: subprocess.Popen[str], log: Path, lines: int) -> None:
+def wait_for_line(process: Forked, log: Path, lines: int) -> None:
     while process.poll() is None and not (log.exists() and log.read_bytes().count(b"\n") >= lines):
         time.sleep(0.001)
 
 
-def children(process: subprocess.Popen[str]) -> list[int]:
+def children(process: Forked) -> list[int]:
     """The processes that it started, in the order of their ranks."""
     return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
 
 
-def kill_one(process: subprocess.Popen[str], log: Path, line: int, rank: int) -> None:
+def kill_one(process: Forked, log: Path, line: int, rank: int) -> None:
     """Kill one of them once the log has that many lines; all end soon, and the exit code says why."""
     wait_for_line(process, log, line)
     pids = children(process)

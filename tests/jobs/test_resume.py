@@ -25,6 +25,7 @@ from headstart.config import PretrainConfig
 from headstart.errors import ConfigError, DataError, ModelError
 from headstart.jobs.pretrain import pretrain
 from headstart.runs.run import Run
+from tests.forked import Forked, headstart
 
 COMMON = [
     "--threads",
@@ -53,19 +54,18 @@ REVIEWS = [f"film {i} was {('dull', 'fine')[i % 2]} to the end,{('bad', 'good')[
 CLOCK = ("wall", "seconds", "preparing_seconds", "tokens_per_second", "run")
 
 
-def start(command: list[str], out: Path, files: dict[str, str], resume: bool = False) -> subprocess.Popen[bytes]:
+def start(command: list[str], out: Path, files: dict[str, str], resume: bool = False) -> Forked:
+    return headstart(as_words(command, out, files, resume))
+
+
+def as_words(command: list[str], out: Path, files: dict[str, str], resume: bool) -> list[str]:
     words = [word.format(**files) for word in command] + COMMON + ["--out", str(out)]
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "headstart", *words, *(["--resume"] if resume else [])],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
-    )  # fmt: skip
+    return [*words, *(["--resume"] if resume else [])]
 
 
 def finish(command: list[str], out: Path, files: dict[str, str], resume: bool = False) -> dict[str, Any]:
     """The same command in this process, which has torch loaded already."""
-    words = [word.format(**files) for word in command] + COMMON + ["--out", str(out)]
-    done = CliRunner().invoke(app, [*words, *(["--resume"] if resume else [])])
+    done = CliRunner().invoke(app, as_words(command, out, files, resume))
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
 
@@ -74,7 +74,7 @@ def lines_of(log: Path) -> int:
     return log.read_bytes().count(b"\n") if log.exists() else 0
 
 
-def kill_at_line(process: subprocess.Popen[bytes], log: Path, lines: int) -> None:
+def kill_at_line(process: Forked, log: Path, lines: int) -> None:
     """Kill -9 once the log has that many lines, wherever the process then is."""
     while process.poll() is None:
         if lines_of(log) >= lines:
@@ -186,7 +186,9 @@ def test_twenty_random_kills_in_chains_lose_nothing(
         out = tmp_path / f"killed-{chains}"
         log, chains = out / "log.jsonl", chains + 1
         for _ in range(dice.randint(1, 3)):
-            process = start(PRETRAIN, out, files, resume=(out / "env.json").exists())
+            words = as_words(PRETRAIN, out, files, resume=(out / "env.json").exists())
+            command = [sys.executable, "-m", "headstart", *words]
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             line = dice.randrange(-steps // 5, steps)
             if line > lines_of(log):
                 while process.poll() is None and lines_of(log) < line:
@@ -213,8 +215,8 @@ def test_a_signal_saves_everything_first(number: int, code: int, files: dict[str
         time.sleep(0.001)
     process.send_signal(number)
     _, err = process.communicate(timeout=30)
-    assert process.returncode == code, err.decode()
-    assert b"--resume" in err
+    assert process.returncode == code, err
+    assert "--resume" in err
     assert max(p.name for p in (out / "checkpoints").iterdir()) > "step-0000015"
 
 

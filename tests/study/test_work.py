@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from typer.testing import CliRunner
 
 from headstart.cli import app
 from headstart.study.leases import Leases
+from tests.forked import Forked, headstart
 
 BEAT = "1.5"  # a busy machine may be late by three of them
 STUDY = ["compare", "rows.csv", "--base", "bert", "--arms", "majority,scratch", "--labels", "all", "--seeds", "2", "--rates", "0.001,0.003",
@@ -54,9 +53,8 @@ def run(*words: str) -> str:
     return done.stdout
 
 
-def start(study: str) -> subprocess.Popen[str]:
-    words = [sys.executable, "-W", "ignore", "-m", "headstart", "work", study, "--beat", BEAT, "--quiet"]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def start(study: str) -> Forked:
+    return headstart(["work", study, "--beat", BEAT, "--quiet"])
 
 
 def table(study: Path) -> Any:
