@@ -6,8 +6,6 @@ import hashlib
 import json
 import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,8 @@ from headstart.cli import app
 from headstart.errors import ConfigError
 from headstart.runs.place import Place, here, must_have_work
 from headstart.train.processes import unconnected
+from tests.forked import Forked
+from tests.train.together import run_all
 
 SHORT = "--set train.log_every=1 --set train.eval_every=2 --set train.tensorboard=false --threads 1 --quiet --json"
 PRETRAIN = f"pretrain {{sentences}} --unit line --size nano --context 16 --batch-size 3 --steps 5 --set train.accumulate=4 {SHORT}"
@@ -80,20 +80,20 @@ def _together(
     listed = [
         {"words": _words(job, places), "fault": fault, "out": str(folder / name)} for name, (job, fault) in jobs.items()
     ]
-    (folder / "jobs.json").write_text(json.dumps(listed))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "HEADSTART_CACHE": places["cache"]}
-    script = str(Path(__file__).with_name("together.py"))
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-W", "ignore", script, str(folder / "jobs.json")],
-            env={**common, **Place(rank, count, rank, count).environment()}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )
-        for rank in range(count)
-    ]  # fmt: skip
-    told = [process.communicate(timeout=280)[0].decode() for process in started]
+    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "HEADSTART_CACHE": places["cache"]}
+
+    def member(rank: int) -> Forked:
+        def work() -> None:
+            os.environ.update({**common, **Place(rank, count, rank, count).environment()})
+            run_all(listed)
+
+        return Forked(work)
+
+    started = [member(rank) for rank in range(count)]
+    told = ["".join(process.communicate(timeout=280)) for process in started]
     assert [process.returncode for process in started] == [0] * count, told
     return {name: folder / name for name in jobs}
 

@@ -1,16 +1,12 @@
-"""One of several processes that run a list of jobs: started by test_processes.py, once for all jobs, because torch loads slowly.
-
-    python together.py JOBS.json    with RANK, WORLD_SIZE and so on in the environment
+"""What each of several processes of test_processes.py does, with RANK, WORLD_SIZE and so on in its environment: a list of jobs.
 
 A job is {"words": [...], "out": DIR, "fault": NAME}; a fault is planted for that job alone, to see that a test would find it.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
@@ -51,7 +47,7 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
 }
 
 
-def main(jobs: list[dict[str, Any]]) -> None:
+def run_all(jobs: list[dict[str, Any]]) -> None:
     shared, store = processes._store(here()), processes.PrefixStore
     for number, job in enumerate(jobs):
         processes._store = lambda place, number=number: store(f"job {number}", shared)  # type: ignore[assignment,misc]
@@ -62,7 +58,3 @@ def main(jobs: list[dict[str, Any]]) -> None:
         setattr(where, name, before)
         if done.exit_code:
             sys.exit(f"{job['words']}: {done.output} {done.exception!r}")
-
-
-if __name__ == "__main__":
-    main(json.loads(Path(sys.argv[1]).read_text("utf-8")))
