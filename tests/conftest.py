@@ -10,6 +10,8 @@ os.environ.setdefault(
     "OMP_NUM_THREADS", "1"
 )  # of child processes too: tests run beside each other, and threads would wait
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # child processes would compile every module again, 0.3 s each
+
 import functools
 import sys
 from collections.abc import Callable, Iterator
