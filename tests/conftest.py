@@ -13,8 +13,9 @@ os.environ.setdefault(
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # child processes would compile every module again, 0.3 s each
 
 import functools
+import io
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,7 +26,9 @@ import typer.testing
 from hypothesis import settings
 from PIL import Image
 
+from headstart.jobs import curves
 from headstart.shapes import HuggingFaceConfig, TransformerConfig
+from headstart.show import picture
 
 settings.register_profile("headstart", deadline=None)  # a busy machine is no fault of the code
 settings.load_profile("headstart")
@@ -61,6 +64,28 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def undrawn() -> Iterator[None]:
+    """curves.png of a run is plotted and written, but blank: to draw it takes as long as to train the tiniest models."""
+    blank = io.BytesIO()
+    Image.new("RGB", (1, 1)).save(blank, "PNG")
+
+    def axes(count: int, width: float, height: float) -> tuple[Any, Sequence[Any]]:
+        figure, found = picture.axes(count, width, height)
+        figure.savefig = lambda file, **_: file.write(blank.getvalue())
+        return figure, found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(curves, "axes", axes)
+        yield
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that look at it."""
+    monkeypatch.setattr(curves, "axes", picture.axes)
 
 
 @pytest.fixture

@@ -22,6 +22,8 @@ import typer.main
 from typer.testing import CliRunner
 
 from headstart.cli import app
+from headstart.jobs import curves
+from headstart.show import picture
 
 GOLDEN = Path(__file__).parent / "golden"
 SHORT = "--set train.log_every=1 --set train.tensorboard=false --threads 1 --quiet --json"
@@ -76,6 +78,7 @@ def made(
     found: dict[str, dict[str, Any]] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADSTART_CACHE", str(folder / "cache"))
+        patch.setattr(curves, "axes", picture.axes)  # of every kind of job they are drawn here
         patch.chdir(folder)
         torch.set_num_threads(1)
         for name, words in JOBS.items():

@@ -65,6 +65,7 @@ class Killer(Watch):
             raise KeyboardInterrupt
 
 
+@pytest.mark.usefixtures("drawn")
 def test_it_trains_resumes_to_the_last_bit_predicts_and_is_listed(
     vowels: ModuleType, base: dict[str, Any], tmp_path: Path
 ) -> None:
