@@ -59,6 +59,7 @@ class Labels(Target):
     thresholds: tuple[float, ...] = ()  # of the names; empty: 0.5
 
     task: ClassVar[Task] = "multilabel"
+    may_be_blank = True
     titles: ClassVar[Mapping[str, str]] = {"f1": "micro-F1", "macro_f1": "macro-F1", "accuracy": "subset accuracy"}
 
     @classmethod
@@ -88,6 +89,9 @@ class Labels(Target):
             for i in range(len(self.names))
         ]
         return replace(self, thresholds=tuple(each))
+
+    def names_in(self, label: str) -> list[str]:
+        return labels_in(label, self.separator)
 
     def written(self, answer: Any) -> list[str]:
         return [name for name, there in zip(self.names, answer, strict=True) if there]

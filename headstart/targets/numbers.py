@@ -36,6 +36,7 @@ class Numbers(Target):
     spread: float  # standard deviation of the training numbers
 
     task: ClassVar[Task] = "regression"
+    numeric = True
     titles: ClassVar[Mapping[str, str]] = {"r2": "R²", "mae": "MAE", "rmse": "RMSE", "spearman": "Spearman's ρ"}
     names = ("value",)
 
@@ -56,6 +57,9 @@ class Numbers(Target):
 
     def answer_of(self, written: Any) -> float:
         return (float(written) - self.mean) / self.spread
+
+    def names_in(self, label: str) -> list[str]:
+        return list(self.names)
 
     def record(self, label: str, answer: Any, outputs: Sequence[float]) -> Record:
         return {"label": _number(label), "prediction": self.written(answer)}

@@ -32,6 +32,8 @@ Written: TypeAlias = str | list[str] | float  # a label or an answer, as predict
 class Target(ABC):
     task: ClassVar[Task]
     titles: ClassVar[Mapping[str, str]]  # of the scores, by key; those in LARGE are no shares of 1
+    numeric: ClassVar[bool] = False  # a number is predicted, and no probabilities
+    may_be_blank: ClassVar[bool] = False  # whether a row without a label is one
     names: tuple[str, ...]  # of the outputs
 
     @abstractmethod
@@ -82,6 +84,10 @@ class Target(ABC):
         if isinstance(written, float):
             return f"{written:.3g}"
         return written if isinstance(written, str) else ", ".join(written)
+
+    def names_in(self, label: str) -> list[str]:
+        """The names of the outputs that a label asks for."""
+        return [label]
 
     @property
     def described(self) -> str:
