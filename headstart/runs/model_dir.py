@@ -50,7 +50,7 @@ from headstart.schema import parse
 from headstart.shapes import HuggingFaceConfig, ModelConfig, Pool, TransformerConfig
 from headstart.strict_json import to_json
 from headstart.targets.target import Target
-from headstart.targets.tasks import TARGETS, target_of_model
+from headstart.targets.tasks import TARGETS
 from headstart.text.prompted import prompt_tokens
 from headstart.text.tokenizer import Tokenizer
 
@@ -81,7 +81,7 @@ class HeadSpec:
     @property
     def target(self) -> Target:
         """What the outputs of the head are."""
-        return target_of_model(self.task, self.labels, self.thresholds)
+        return TARGETS[self.task].of_model(self.labels, self.thresholds)
 
 
 @dataclass(frozen=True)
