@@ -45,7 +45,7 @@ class LabelledConfig(ReadConfig):
     clean_labels: bool = False  # labels that differ only by white space or case are merged and counted
     any_labels: bool = False  # labels that look like numbers, ids or lists are accepted as classes, not rejected
     # What is predicted: classify (one class), multilabel, regression (a number), ordinal (ordered classes), tag (a tag per word); auto: found in the rows.
-    task: Literal["auto", "classify", "multilabel", "regression", "ordinal", "tag"] = "auto"
+    task: Literal["auto", Task] = "auto"
     label_separator: str | None = None  # of several labels in one cell; None: found
     valid_fraction: float = Field(0.2, gt=0, lt=1)  # of what is not test
     test_fraction: float = Field(0.2, ge=0, lt=1)

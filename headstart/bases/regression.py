@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from headstart.bases.ordinal import CumulativeLogit
 from headstart.data import Task
 from headstart.targets.target import Outputs, Target
+from headstart.targets.tasks import TARGETS
 
 ENOUGH = 400  # validation rows to choose on
 FOLDS = 5
@@ -80,7 +81,7 @@ def fit_regression(
     from sklearn.linear_model import LogisticRegression, Ridge
 
     def unfitted(c: float) -> Any:
-        if task == "regression":
+        if TARGETS[task].numeric:
             return Ridge(1 / c, fit_intercept=intercept)
         if task == "ordinal":
             return CumulativeLogit(c, classes)

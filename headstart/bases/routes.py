@@ -1,9 +1,9 @@
-"""Cheap ways to classify with a base that is not tuned, each cross-validated on the same rows.
+"""Cheap ways to predict labels with a base that is not tuned, each cross-validated on the same rows.
 
-A route is one function: it predicts the classes of some rows from a base's features and the labels of the other rows. What a
+A route is one function: it gives the outputs of some rows from a base's features and the labels of the other rows. What a
 base makes of the texts is computed once for each mode of reading (plain, prompted, words) and shared by the routes.
 
-Shapes: N rows, C classes, D width, R repeats of the cross-validation.
+Shapes: N rows, C classes, K outputs, D width, R repeats of the cross-validation.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headstart.bases.linear_probe import Probe, best_probe, fit_probes, probing_seconds
+from headstart.bases.linear_probe import Probe, best_probe, fit_probes, install, probing_seconds
 from headstart.bases.verbalizer import prompted_probe, start_from_words
+from headstart.data import Task
 from headstart.models.heads import POOLS, ClassHead, LanguageHead, Model, head_transform, last_real
 from headstart.models.huggingface import KINDS
 from headstart.prompts import Prompt
-from headstart.runs.model_dir import Saved
+from headstart.runs.model_dir import HeadSpec, Saved, new_head
 from headstart.shapes import HuggingFaceConfig, Pool, pools_to_try
+from headstart.targets.classes import Classes
+from headstart.targets.target import Encoded, Outputs, Target
 from headstart.tasks.classify import EVALUATED_AT_ONCE, pooled_by, rows_of
 from headstart.tasks.zero_shot import calibrated, word_scores
 from headstart.text.prompted import prompt_tokens, word_tokens
@@ -38,7 +41,6 @@ FOLDS = 5
 FEW = 100  # rows: with fewer, the cross-validation is repeated with other folds
 REPEATS = 2
 
-Said = NDArray[np.int64]  # a class for each row
 Mode = Literal["plain", "prompted", "words"]
 NONE: tuple[Tensor, NDArray[np.int64]] = (
     torch.empty(0),
@@ -51,8 +53,8 @@ class Fold:
     """Rows to learn from and rows to predict, by their numbers."""
 
     rows: Sequence[Example]
-    labels: Sequence[str]
-    targets: NDArray[np.int64]  # of all rows
+    target: Target
+    targets: Encoded  # of all rows
     train: NDArray[np.int64]
     test: NDArray[np.int64]
 
@@ -60,19 +62,26 @@ class Fold:
     def data(self) -> Labelled:
         """The same as a study's baselines take it."""
         train, test = ([self.rows[i] for i in part] for part in (self.train, self.test))
-        return Labelled(train, [], test, list(self.labels))
+        return Labelled(train, [], test, list(self.target.names), kind=self.target)
 
     @property
-    def fitted(self) -> NDArray[np.int64]:
-        """The classes of the rows to learn from."""
-        return self.targets[self.train]
+    def fitted(self) -> Encoded:
+        """The encoded labels of the rows to learn from."""
+        return np.asarray(self.targets[self.train])
 
 
 class BaseFeatures:
     """What a base makes of texts, in each mode of reading: computed when first asked for, with the seconds it took."""
 
-    def __init__(self, saved: Saved, texts: Sequence[str], labels: Sequence[str], prompts: Sequence[Prompt]) -> None:
-        self.saved, self.texts, self.labels, self.prompts = saved, texts, labels, prompts
+    def __init__(
+        self,
+        saved: Saved,
+        texts: Sequence[str],
+        labels: Sequence[str],
+        prompts: Sequence[Prompt],
+        task: Task = "classify",
+    ) -> None:
+        self.saved, self.texts, self.labels, self.prompts, self.task = saved, texts, labels, prompts, task
         self.seconds: dict[Mode, float] = {}
         self.probes: dict[bytes, Probe] = {}  # by the rows they were fitted to
 
@@ -140,31 +149,33 @@ class BaseFeatures:
 
     @cached_property
     def new_head(self) -> ClassHead:
-        """A class head as fine-tuning makes it for this base."""
+        """A head as fine-tuning makes it for this base."""
         cfg = self.saved.config
-        bias = not isinstance(cfg, HuggingFaceConfig) or KINDS[cfg.model_type].class_bias
-        return ClassHead(cfg.width, len(self.labels), POOLS[self.pools[0]], bias=bias)
+        bias = self.task != "classify" or not isinstance(cfg, HuggingFaceConfig) or KINDS[cfg.model_type].class_bias
+        return new_head(cfg, HeadSpec("classify", tuple(self.labels), pool=self.pools[0], task=self.task), bias)
 
 
-def frozen(features: BaseFeatures, fold: Fold) -> Said:
+def frozen(features: BaseFeatures, fold: Fold) -> Outputs:
     """A linear probe on the frozen base; its pooling and C are chosen on the rows to learn from."""
     probe = features.probe(fold)
-    return _classes(probe, features.plain[probe.pool][fold.test])
+    return _outputs(features.new_head, probe, features.plain[probe.pool][fold.test])
 
 
-def prompted(features: BaseFeatures, fold: Fold) -> Said:
+def prompted(features: BaseFeatures, fold: Fold) -> Outputs:
     """A linear probe on the prompted text, beside the scores of the label words."""
     probe = prompted_probe(features.word_head, (features.prompted[fold.train], fold.fitted), NONE)
-    return _classes(probe, features.prompted[fold.test])
+    return np.asarray(features.prompted[fold.test].numpy() @ probe.weight.T + probe.bias)
 
 
-def zero_shot(features: BaseFeatures, fold: Fold) -> Said:
-    """The label word that the language head expects."""
-    return features.words[fold.test].argmax(1).numpy()
+def zero_shot(features: BaseFeatures, fold: Fold) -> Outputs:
+    """How much the language head expects each label word."""
+    return features.words[fold.test].double().numpy()
 
 
-def _classes(probe: Probe, features: Tensor) -> Said:
-    return np.asarray((features.numpy() @ probe.weight.T + probe.bias).argmax(1))
+@torch.inference_mode()
+def _outputs(head: ClassHead, probe: Probe, states: Tensor) -> Outputs:
+    install(head, probe)
+    return head.eval().outputs(states).double().numpy()
 
 
 @dataclass(frozen=True)
@@ -172,7 +183,7 @@ class Route:
     """A way to classify with a base, under the name of the arm of a study that does the same."""
 
     name: str
-    predict: Callable[[BaseFeatures, Fold], Said]
+    predict: Callable[[BaseFeatures, Fold], Outputs]
     reads: tuple[Mode, ...]
     fitted: bool = True  # False: it uses no label
     effort: float = 1.0  # time of its regressions, in those of a linear probe
@@ -206,36 +217,49 @@ class Rows:
     """Labelled rows and how they are cross-validated."""
 
     examples: Sequence[Example]
-    labels: Sequence[str]
+    labels: Sequence[str]  # the names of the outputs
+    kind: Target | None = None  # None: one class
+
+    @property
+    def target(self) -> Target:
+        return self.kind or Classes(tuple(self.labels))
 
     @cached_property
-    def targets(self) -> NDArray[np.int64]:
-        return np.array([self.labels.index(e.label) for e in self.examples])
+    def targets(self) -> Encoded:
+        return self.target.encode([e.label for e in self.examples])
 
     @property
     def folds(self) -> int:
-        return min(FOLDS, int(np.bincount(self.targets).min()))
+        fewest = np.bincount(self.targets).min() if isinstance(self.target, Classes) else len(self.examples) // 2
+        return min(FOLDS, int(fewest))
 
     @property
     def repeats(self) -> int:
         return REPEATS if len(self.examples) < FEW else 1
 
-    def cross_validated(self, predict: Callable[[Fold], Said], fitted: bool = True) -> NDArray[np.int64]:
-        """The classes predicted for each row from the labels of others, (R, N); in one pass where no label is used."""
+    def cross_validated(self, predict: Callable[[Fold], Outputs], fitted: bool = True) -> Encoded:
+        """What is predicted for each row from the labels of others, (R, N) or (R, N, L); in one pass where no label is used.
+
+        Thresholds of several labels are fitted to all rows, a little too well, but alike for all that are ranked.
+        """
         every = np.arange(len(self.examples))
         if not fitted:
-            return predict(Fold(self.examples, self.labels, self.targets, every[:0], every))[None]
-        said = np.empty((self.repeats, len(every)), dtype=np.int64)
+            return self._decided(predict(Fold(self.examples, self.target, self.targets, every[:0], every)))[None]
+        outputs = np.empty((self.repeats, len(every), len(self.labels)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of slow convergence: this only ranks
             for repeat, fold in self._folds():
-                said[repeat, fold.test] = predict(fold)
-        return said
+                outputs[repeat, fold.test] = predict(fold)
+        return np.stack([self._decided(each) for each in outputs])
+
+    def _decided(self, outputs: Outputs) -> Encoded:
+        return self.target.fitted(self.targets, outputs).answers(outputs)
 
     def _folds(self) -> Iterator[tuple[int, Fold]]:
-        from sklearn.model_selection import StratifiedKFold
+        from sklearn.model_selection import KFold, StratifiedKFold
 
+        kind = StratifiedKFold if isinstance(self.target, Classes) else KFold
         for repeat in range(self.repeats):
-            halves = StratifiedKFold(self.folds, shuffle=True, random_state=repeat)
+            halves = kind(self.folds, shuffle=True, random_state=repeat)
             for train, test in halves.split(self.targets, self.targets):
-                yield repeat, Fold(self.examples, self.labels, self.targets, train, test)
+                yield repeat, Fold(self.examples, self.target, self.targets, train, test)

@@ -11,21 +11,22 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headstart.bases.at_hand import is_distilled, must_have_weights
 from headstart.bases.pretrained import open_base
-from headstart.bases.routes import FOLDS, ROUTES, BaseFeatures, Fold, Route, Rows, Said
-from headstart.config import ClassScore
+from headstart.bases.routes import FOLDS, ROUTES, BaseFeatures, Fold, Route, Rows
+from headstart.data import Task
 from headstart.errors import ConfigError, DataError, UserError, first_line
 from headstart.prompts import Prompt, prompts_for
 from headstart.quantities import counted, duration
 from headstart.runs.checkpoint import weight_bytes
 from headstart.runs.model_dir import Saved
 from headstart.runs.watch import Watch
-from headstart.targets.class_scores import class_scores, is_imbalanced
+from headstart.targets.classes import Classes
+from headstart.targets.target import Encoded, Outputs, Target
 from headstart.text.digests import digest
 from headstart.text.duplicates import normal
 from headstart.text.read import Example
@@ -56,7 +57,7 @@ class BaselineRoute:
     """A way to classify without a base, under the name of the arm of a study that does the same."""
 
     name: str
-    predict: Callable[[Fold], Said]
+    predict: Callable[[Fold], Outputs]
     fitted: bool = True  # False: it uses no label
 
 
@@ -66,7 +67,7 @@ class Tried:
 
     base: str | None
     route: str
-    said: NDArray[np.int64]  # (R, N)
+    said: Encoded  # (R, N) or (R, N, L)
     seconds: float
     weight_bytes: int  # of the base
 
@@ -81,8 +82,9 @@ class Trials:
     seconds: float
 
     @property
-    def score(self) -> ClassScore:
-        return "macro_f1" if is_imbalanced(np.bincount(self.rows.targets).tolist()) else "accuracy"
+    def score(self) -> str:
+        """The leading one of the rows."""
+        return self.rows.target.leading([e.label for e in self.rows.examples])
 
     @property
     def best(self) -> Tried:
@@ -91,8 +93,7 @@ class Trials:
 
     def score_of(self, tried: Tried) -> float:
         """The mean over the repeats."""
-        scores = [class_scores(self.rows.targets.tolist(), said.tolist(), len(self.rows.labels)) for said in tried.said]
-        return float(np.mean([found[self.score] for found in scores]))
+        return float(np.mean([self.rows.target.scores(self.rows.targets, said)[self.score] for said in tried.said]))
 
 
 @dataclass
@@ -106,7 +107,8 @@ class Candidate:
     row_seconds: float = 0.0  # to read one text in all modes
 
     def features(self, rows: Rows) -> BaseFeatures:
-        return BaseFeatures(self.saved, [e.text for e in rows.examples], rows.labels, self.prompts)
+        texts = [e.text for e in rows.examples]
+        return BaseFeatures(self.saved, texts, rows.labels, self.prompts, rows.target.task)
 
     def time_a_batch(self, rows: Rows) -> None:
         modes = tuple(dict.fromkeys(mode for route in self.routes for mode in route.reads))
@@ -116,7 +118,7 @@ class Candidate:
         ]  # rows are read by length, hardly padded
         batch = [rows.examples[i] for i in usual]
         for texts in (batch[:2], batch):  # the first call of torch is slow
-            self.row_seconds = self.features(Rows(texts, rows.labels)).read(modes) / len(texts)
+            self.row_seconds = self.features(Rows(texts, rows.labels, rows.kind)).read(modes) / len(texts)
 
     def seconds(self, rows: int, all_rows: Rows) -> float:
         features = self.features(all_rows)
@@ -133,13 +135,20 @@ def try_routes(
     baselines: Sequence[BaselineRoute] = (),
     routes: Sequence[Route] = ROUTES,
     must_open: bool = True,
+    kind: Target | None = None,
 ) -> Trials:
-    """Every route on every base, cross-validated; with `must_open` a base that cannot be opened is an error, not skipped."""
+    """Every route on every base, cross-validated; with `must_open` a base that cannot be opened is an error, not skipped.
+
+    `kind` is the target of the rows; None: one class.
+    """
     began, skipped, notes = time.monotonic(), list[str](), list[str]()
     must_have_weights(bases)
-    kept = _usable(examples, notes)
-    rows = Rows(sample(kept, MOST_ROWS), sorted({e.label for e in kept}))
+    kept = _usable(examples, notes, by_class=isinstance(kind, Classes | None))
+    target = type(kind or Classes(())).of([e.label for e in kept], getattr(kind, "separator", ""))
+    rows = Rows(sample(kept, MOST_ROWS, target), list(target.names), target)
     if prompting.words or prompting.templates:  # what was asked for is refused, not skipped
+        if target.task != "classify":
+            raise ConfigError(f"--prompt is for rows with one class each; the task here is {target.task}.")
         prompting.prompts(rows.labels, causal=True)
 
     def left() -> float:
@@ -151,7 +160,7 @@ def try_routes(
             skipped.append(f"{name}: half of --minutes had passed before it was opened.")
             continue
         watch.note(f"Opening {name} ...")
-        candidate = opened(name, rows.labels, prompting, routes, skipped, must_open)
+        candidate = opened(name, rows.labels, prompting, routes, skipped, must_open, target.task)
         if candidate:
             candidate.time_a_batch(rows)
             candidates.append(candidate)
@@ -180,13 +189,17 @@ def _each(rows: Rows, baselines: Sequence[BaselineRoute], candidates: Sequence[C
             yield Tried(candidate.name, route.name, said, reading + time.perf_counter() - began, size)
 
 
-def _usable(examples: Sequence[Example], notes: list[str]) -> list[Example]:
+def _usable(examples: Sequence[Example], notes: list[str], by_class: bool) -> list[Example]:
     """The rows without duplicates, which would be on both sides of a fold, and without classes of a single row."""
     unique = list({normal(e.text): e for e in reversed(examples)}.values())[::-1]
     if len(unique) < len(examples):
         notes.append(
             f"{counted(len(examples) - len(unique), 'duplicate')} left out, which would be on both sides of a fold."
         )
+    if not by_class:
+        if len(unique) < 2 * FOLDS:
+            raise DataError(f"Ranking needs {2 * FOLDS} different rows, to cross-validate on.", "DATA_SMALL")
+        return unique
     counts = Counter(e.label for e in unique)
     if single := sorted(label for label, count in counts.items() if count < 2):
         notes.append(
@@ -198,22 +211,36 @@ def _usable(examples: Sequence[Example], notes: list[str]) -> list[Example]:
     return kept
 
 
-def sample(examples: Sequence[Example], most: int) -> list[Example]:
-    """At most so many rows in the shares of the classes, but FOLDS rows of each if it has them; nested, by a hash of the text."""
-    classes: dict[str, list[Example]] = defaultdict(list)
-    for example in sorted(examples, key=lambda e: digest("which", e.label, e.text)):
-        classes[example.label].append(example)
+def sample(examples: Sequence[Example], most: int, target: Target | None = None) -> list[Example]:
+    """At most so many rows in the shares of the classes, but FOLDS rows of each if it has them; nested, by a hash of the text.
+
+    Where there are no classes, the strata of the target stand for them.
+    """
+    classes: dict[Any, list[Example]] = defaultdict(list)
+    strata = target.strata([e.label for e in examples]) if target else [e.label for e in examples]
+    order = [digest("which", e.label, e.text) for e in examples]
+    for i in sorted(range(len(examples)), key=order.__getitem__):
+        classes[strata[i]].append(examples[i])
     ranked = sorted(
-        (0.0 if i < FOLDS else (i + 0.5) / len(rows), i, label, example)
-        for label, rows in classes.items()
-        for i, example in enumerate(rows)
+        (
+            (0.0 if i < FOLDS else (i + 0.5) / len(rows), i, stratum, example)
+            for stratum, rows in classes.items()
+            for i, example in enumerate(rows)
+        ),
+        key=lambda ranked: ranked[:3],
     )
     most = max(most, sum(min(FOLDS, len(rows)) for rows in classes.values()))
     return [example for _, _, _, example in ranked[:most]]
 
 
 def opened(
-    name: str, labels: Sequence[str], prompting: Prompting, routes: Sequence[Route], skipped: list[str], must_open: bool
+    name: str,
+    labels: Sequence[str],
+    prompting: Prompting,
+    routes: Sequence[Route],
+    skipped: list[str],
+    must_open: bool,
+    task: Task = "classify",
 ) -> Candidate | None:
     """A base with the routes that it has; None, and why, where it cannot be opened."""
     try:
@@ -225,6 +252,8 @@ def opened(
         return None
     saved.model.base.max_len = min(saved.model.base.max_len, MOST_TOKENS)
     prompts: tuple[Prompt, ...] = ()
+    if task != "classify":  # there are no label words to ask for
+        return Candidate(name, saved, prompts, tuple(r for r in routes if not r.asks))
     if saved.fresh or is_distilled(name):
         skipped.append(f"{name}, zero-shot and prompt:frozen: it has no language head.")
     else:
@@ -265,4 +294,4 @@ def _affordable(
     most = len(rows.examples)
     while most > fewest and sum(c.seconds(most, rows) for c in candidates) > left():
         most = max(fewest, int(0.9 * most))
-    return Rows(sample(kept, most), rows.labels)
+    return Rows(sample(kept, most, rows.target), rows.labels, rows.kind)

@@ -54,7 +54,8 @@ def _seen(run: str, texts: list[str], given: Given) -> list[Inspection]:
     probed = texts
     if data:
         reading = reading_of(given)
-        labelled = read_labelled(located(data), given["--text-column"], given["--label-column"], reading)
+        columns, blank = (given["--text-column"], given["--label-column"]), inspector.target.may_be_blank
+        labelled = read_labelled(located(data), *columns, reading, keep_blank=blank)
         show_notes(reading.notes())
         seen.append(inspector.inspect_rows(labelled, data, most=rows, watch=Bar(given["--json"])))
         probed = [*texts, *(example.text for example in first_of_each_label(labelled, rows))]

@@ -47,7 +47,7 @@ def classifier_card(cfg: FinetuneConfig, data: Labelled, result: Mapping[str, An
         if cfg.objective == "contrastive"
         else ""
     )
-    title = TITLES[target.task] + ("" if target.task == "regression" else f": {', '.join(map(plain, data.labels))}")
+    title = target.card + ("" if target.numeric else f": {', '.join(map(plain, data.labels))}")
     temperature = result["calibration"]["temperature"]
     scaled = ""
     if target.task == "classify":
@@ -61,15 +61,6 @@ def classifier_card(cfg: FinetuneConfig, data: Labelled, result: Mapping[str, An
         f"(trained: {cfg.scope}) on {len(data.train)} rows of {named(cfg.data.train)}, seed {cfg.train.seed}. "
         f"{contrastive}{score}{scaled}\n"
     )
-
-
-TITLES = {
-    "classify": "A text classifier",
-    "multilabel": "A text classifier with several labels per text",
-    "regression": "A model that predicts a number for a text",
-    "ordinal": "A text classifier with ordered classes",
-    "tag": "A model that tags the words of a text",
-}
 
 
 def _class_score(data: Labelled, result: Mapping[str, Any], low: float, high: float) -> str:

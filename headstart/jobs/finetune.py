@@ -165,10 +165,7 @@ class Finetuning(Job[FinetuneConfig]):
             yield "Note: a label has no training rows, so the head starts from random weights, not from a linear probe."
         if len(self.probes) > 1 and self.probes[0].accuracy is not None:
             scores = ", ".join(f"{probe.pool} {probe.accuracy:.3f}" for probe in self.probes)
-            of_task = {"classify": "accuracy", "regression": "minus squared error"}.get(
-                data.target.task, "log-likelihood"
-            )
-            yield f"Pooling: {self.cfg.pool} ({of_task} of a linear probe on held-out rows: {scores})."
+            yield f"Pooling: {self.cfg.pool} ({data.target.quality} of a linear probe on held-out rows: {scores})."
         cut = ", ".join(f"{n} of {facts['rows'][name]} {name}" for name, n in self.truncated.items() if n)
         if cut:
             yield f"Note: texts longer than the base's context were cut: {cut} rows."

@@ -102,6 +102,7 @@ class ClassHead(Head):
     """A score for each class, from the embedding of a text. A `transform` of the language head is part of the pooling."""
 
     weights: Tensor
+    attributed_in = "log-odds"  # the unit of `attributed`
 
     def __init__(
         self,
@@ -134,6 +135,11 @@ class ClassHead(Head):
         """What is shown of a text, (B, C): the probabilities of the classes."""
         return self.logits(hidden).softmax(-1)
 
+    def attributed(self, logits: Tensor, output: int) -> Tensor:
+        """What an attribution shares out among tokens, (B,): log p / (1 - p) of a class."""
+        others = torch.cat([logits[:, :output], logits[:, output + 1 :]], dim=1)
+        return logits[:, output] - others.logsumexp(1)
+
 
 class LabelsHead(ClassHead):
     """A score for each of several labels, of which a text may have any number."""
@@ -145,15 +151,23 @@ class LabelsHead(ClassHead):
     def outputs(self, hidden: Tensor) -> Tensor:
         return self.logits(hidden).sigmoid()
 
+    def attributed(self, logits: Tensor, output: int) -> Tensor:
+        return logits[:, output]  # the log-odds of a label, whatever the others are
+
 
 class NumberHead(ClassHead):
     """A number."""
+
+    attributed_in = "units of the number"
 
     def loss(self, hidden: Tensor, target: Tensor) -> tuple[Tensor, float]:
         return F.mse_loss(self.logits(hidden)[:, 0], target, reduction="sum"), float(len(target))
 
     def outputs(self, hidden: Tensor) -> Tensor:
         return self.logits(hidden)
+
+    def attributed(self, logits: Tensor, output: int) -> Tensor:
+        return logits[:, output]
 
     def rescale(self, mean: float, spread: float) -> None:
         """From standardized numbers to those of the user."""

@@ -30,6 +30,7 @@ from headstart.models.base import Base
 from headstart.models.heads import (
     HEADS,
     POOLS,
+    ClassHead,
     LanguageHead,
     Model,
     OrderedHead,
@@ -50,7 +51,7 @@ from headstart.schema import parse
 from headstart.shapes import HuggingFaceConfig, ModelConfig, Pool, TransformerConfig
 from headstart.strict_json import to_json
 from headstart.targets.target import Target
-from headstart.targets.tasks import TARGETS, target_of_model
+from headstart.targets.tasks import TARGETS
 from headstart.text.prompted import prompt_tokens
 from headstart.text.tokenizer import Tokenizer
 
@@ -81,7 +82,7 @@ class HeadSpec:
     @property
     def target(self) -> Target:
         """What the outputs of the head are."""
-        return target_of_model(self.task, self.labels, self.thresholds)
+        return TARGETS[self.task].of_model(self.labels, self.thresholds)
 
 
 @dataclass(frozen=True)
@@ -107,11 +108,15 @@ def build_model(cfg: ModelConfig, spec: HeadSpec) -> Model:
     if spec.kind == "language":
         return Model(base, LanguageHead(cfg, base.embedding))
     bias = spec.biased or not isinstance(cfg, HuggingFaceConfig) or KINDS[cfg.model_type].class_bias
+    return Model(base, new_head(cfg, spec, bias))
+
+
+def new_head(cfg: ModelConfig, spec: HeadSpec, bias: bool) -> ClassHead:
+    """The head of a task with fresh weights."""
     transform = head_transform(cfg) if spec.prompt and cfg.head_transform else None
     if spec.task == "ordinal":
-        return Model(base, OrderedHead(cfg.width, len(spec.labels), spec.pooling, spec.dropout))
-    kind = HEADS[spec.task]
-    return Model(base, kind(cfg.width, len(spec.labels), spec.pooling, spec.dropout, bias, transform))
+        return OrderedHead(cfg.width, len(spec.labels), spec.pooling, spec.dropout)
+    return HEADS[spec.task](cfg.width, len(spec.labels), spec.pooling, spec.dropout, bias, transform)
 
 
 def write_model(folder: Path, saved: Saved, card: str) -> None:

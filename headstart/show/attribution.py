@@ -63,6 +63,7 @@ class Attribution(View):
     difference: float  # log-odds of the text less those of the text with every token replaced
     gap: float  # how far the evidence is from summing to the difference
     steps: int  # points on the way from one to the other
+    unit: str = "log-odds"
 
     @property
     def agreement(self) -> float | None:
@@ -77,7 +78,7 @@ class Attribution(View):
     def summary(self) -> str:
         agreement = "" if self.agreement is None else f"; correlation with occlusion {self.agreement:.2f}"
         return (
-            f"evidence for '{self.label}' in log-odds, by integrated gradients from {self.log_odds - self.difference:+.3f} "
+            f"evidence for '{self.label}' in {self.unit}, by integrated gradients from {self.log_odds - self.difference:+.3f} "
             f"(every token {self.baseline}) to {self.log_odds:+.3f}: sum {sum(self.evidence):+.3f}, gap {self.gap:+.4f} "
             f"after {self.steps} steps"
             f"{'' if self.complete else ' (too large to be relied on)'}{agreement}"
@@ -129,7 +130,7 @@ class Attribution(View):
         axis.plot(self.occlusion, places, "|", color=INK, markersize=7, label="occlusion")
         axis.axvline(0, color=INK, linewidth=0.6)
         axis.set_yticks(places, [brief(visible(t), 20) for t in self.tokens])
-        axis.set(ylim=(len(self.tokens) - 0.4, -0.6), xlabel=f"evidence for {brief(self.label)}, log-odds")
+        axis.set(ylim=(len(self.tokens) - 0.4, -0.6), xlabel=f"evidence for {brief(self.label)}, {self.unit}")
         axis.legend(loc="best")
 
 
@@ -150,6 +151,7 @@ class ClassEvidence:
     widest_gap: float
     steps: int  # most that a text took
     incomplete: int = 0  # texts whose gap was too large
+    unit: str = "log-odds"
 
     @property
     def strongest(self) -> list[TokenEvidence]:
@@ -164,7 +166,7 @@ class ClassEvidence:
     def summary(self) -> str:
         beyond = f" (too large in {self.incomplete} of them)" if self.incomplete else ""
         return (
-            f"mean evidence for '{self.label}' in {self.texts} texts that have this label, log-odds per token; widest gap "
+            f"mean evidence for '{self.label}' in {self.texts} texts that have this label, {self.unit} per token; widest gap "
             f"{self.widest_gap:.4f}{beyond}, {self.steps} steps at most"
         )
 
@@ -208,7 +210,7 @@ class ClassAttribution(View):
             axis.barh(range(len(means)), means, color=[COLORS[0] if m > 0 else COLORS[1] for m in means], height=0.75)
             axis.axvline(0, color=INK, linewidth=0.6)
             axis.set_yticks(range(len(means)), [f"{brief(visible(t.token), 16)} ×{t.places}" for t in found.strongest])
-            axis.set(ylim=(len(means) - 0.4, -0.6), xlabel="mean evidence, log-odds", title=brief(found.label))
+            axis.set(ylim=(len(means) - 0.4, -0.6), xlabel=f"mean evidence, {found.unit}", title=brief(found.label))
 
 
 def tolerance(difference: float) -> float:

@@ -1,4 +1,4 @@
-"""The probability of each label for a text."""
+"""The probability of each label for a text; or the number that is predicted for it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ class LabelProbabilities(View):
     name = "labels"
 
     probabilities: Mapping[str, float]  # most probable first
+    measure: str = "probability"  # or "prediction", of a number
 
     def data(self) -> dict[str, float]:
         return dict(self.probabilities)
 
     def __str__(self) -> str:
         return table(
-            ["label", "probability"], [[name, f"{p:.4f}"] for name, p in self.probabilities.items()], right=(1,)
+            ["label", self.measure], [[name, f"{p:.4f}"] for name, p in self.probabilities.items()], right=(1,)
         )
 
     @property
@@ -38,4 +39,6 @@ class LabelProbabilities(View):
         names = list(self.probabilities)
         axis.barh(range(len(names)), list(self.probabilities.values()), color=COLORS[0], height=0.7)
         axis.set_yticks(range(len(names)), [f"{brief(n, 30)} {p:.2f}" for n, p in self.probabilities.items()])
-        axis.set(xlim=(0, 1), ylim=(len(names) - 0.5, -0.5), xlabel="probability")
+        axis.set(ylim=(len(names) - 0.5, -0.5), xlabel=self.measure)
+        if self.measure == "probability":
+            axis.set_xlim(0, 1)

@@ -155,7 +155,7 @@ def epochs(results: Results) -> Picture:
         right.plot(x, mean, color=style.color, linewidth=0.9, alpha=0.65)
     score = "accuracy" if results.task == "classify" else results.score_name
     left.set(xlabel="epoch", ylabel="%", title=f"validation {score}")
-    right.set(xlabel="epoch", ylabel="nats" if results.task != "regression" else "", title="loss (thin: training)")
+    right.set(xlabel="epoch", ylabel="" if results.numeric else "nats", title="loss (thin: training)")
     for axis in (left, right):
         axis.grid(axis="y", color=INK, alpha=0.12, linewidth=0.6)
         axis.xaxis.get_major_locator().set_params(integer=True)

@@ -188,7 +188,7 @@ class Gathered:
 
     def _points(self, t: Taken) -> list[tuple[float, float]]:
         """Numbers with what an arm predicts for them, of evenly spaced test rows; none of other tasks."""
-        if self.target.task != "regression":
+        if not self.target.numeric:
             return []
         rows = np.unique(np.linspace(0, len(self.truth) - 1, MOST_POINTS).astype(int))
         written = np.vectorize(self.target.written)

@@ -59,7 +59,7 @@ def disagreements(data: Labelled, truth: Encoded, here: Sequence[Taken]) -> list
 
 def _answers(target: Target, said: NDArray[Any]) -> dict[str, int]:
     """The answers of an arm with the number of seeds that gave each; of numbers, the mean of all seeds."""
-    if target.task == "regression":
+    if target.numeric:
         return {shown(target, said.mean()): len(said)}
     return dict(Counter(shown(target, answer) for answer in said).most_common())
 

@@ -351,6 +351,11 @@ class Results(Found):
     repeat: Repeat = Repeat()
 
     @property
+    def numeric(self) -> bool:
+        """Whether a number is predicted."""
+        return TARGETS[self.task].numeric
+
+    @property
     def label_counts(self) -> list[int]:
         """Those at which arms were trained; 0 where none was."""
         return sorted({arm.labels for arm in self.arms if arm.labels}) or [0]

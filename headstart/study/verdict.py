@@ -13,6 +13,7 @@ from headstart.quantities import counted, points, signed
 from headstart.study.arm_words import KINDS, PRETRAINED, SHORT, WORDS
 from headstart.study.plan import CONSTANT, JOINED, LINEAR, NEEDS_NO_LABELS, NO_MODEL, PARTNERS
 from headstart.study.results import ArmResult, Difference, Needed, Results
+from headstart.targets.tasks import TARGETS
 
 MOST_WORDS = 120
 MOST_SEEDS, MOST_TIMES_THE_ROWS = 100, 100  # more than these is no advice
@@ -354,8 +355,7 @@ class _Study:
 
     def _name(self, name: str) -> str:
         words = WORDS.get(self.kinds[name], name)
-        linear = {"regression": "ridge regression", "ordinal": "cumulative logits"}.get(self.results.task)
-        return words.replace("logistic regression", linear) if linear else words
+        return words.replace("logistic regression", TARGETS[self.results.task].linear)
 
     def _gap(self, row: Difference) -> Gap:
         low, high = (100 * end for end in row.interval)

@@ -14,25 +14,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headstart.config import ClassScore
-from headstart.data import LabelledConfig
+from headstart.data import LabelledConfig, Task
 from headstart.errors import ConfigError, DataError
 from headstart.hub.packs import get_pack, pack_folder
 from headstart.prompts import AUTO
 from headstart.quantities import duration, signed
 from headstart.runs.watch import Watch
 from headstart.schema import Frozen, merge, parse, read_toml
-from headstart.study.baseline import Baseline
 from headstart.study.baselines import lexicon, static, tfidf
 from headstart.study.joined import fit_hybrid
 from headstart.study.lexicon import polarities
 from headstart.study.plan import StudyConfig
 from headstart.study.statistics import Scores, difference, holm, mean_interval
-from headstart.targets.classes import Classes
+from headstart.targets.target import Outputs, Target
+from headstart.targets.tasks import TARGETS
 from headstart.text.split import Labelled, draw, split_labelled
 
 if TYPE_CHECKING:
-    from headstart.bases.routes import BaseFeatures, Fold, Said
+    from headstart.bases.routes import BaseFeatures, Fold
     from headstart.bases.selection import BaselineRoute, Trials, Tried
 
 WORDS = {  # by cost
@@ -54,6 +53,7 @@ FOLLOW_UP = {
 }
 SESSION = 3600.0  # seconds that a study may take whose base nobody named
 COMPARED_WITH = ("majority", "tfidf", "scratch")
+RANKED: tuple[Task, ...] = ("classify", "multilabel", "regression", "ordinal")
 
 
 class Ranked(Frozen):
@@ -83,7 +83,8 @@ class Ranked(Frozen):
 class Ranking(Frozen):
     """The pairs, the best first, and what they were ranked on."""
 
-    score: ClassScore
+    task: Task
+    score: str
     rows: int
     available: int  # labelled training rows, of which those are a sample
     classes: int
@@ -110,11 +111,14 @@ class Ranking(Frozen):
 
     @property
     def score_name(self) -> str:
-        return {"accuracy": "accuracy", "macro_f1": "macro-F1"}[self.score]
+        return TARGETS[self.task].titles[self.score]
 
     @property
     def verdict(self) -> str:
         """Which pair is worth a full study, and which cheaper one is not significantly worse."""
+        return self._verdict().replace("logistic regression", TARGETS[self.task].linear)
+
+    def _verdict(self) -> str:
         best, (low, high), close = self.best, self.best.interval, "no significant difference"
         sampled = f"{self.rows:,} of {self.available:,}" if self.rows < self.available else f"{self.rows:,}"
         found = (
@@ -132,11 +136,12 @@ class Ranking(Frozen):
     def study(self, data: LabelledConfig, settings: Mapping[str, Any]) -> StudyConfig:
         """The full study of the best base: the route that won, its fine-tuning, and what they are compared with."""
         winner = self.best_with_base
+        compared_with = COMPARED_WITH if self.task == "classify" else ("constant", *COMPARED_WITH[1:])
         own = {
             "data": {**data.model_dump(), "labels": 0},
             "labels": (data.labels,),
             "bases": (placed(str(winner.base)),),
-            "arms": (*COMPARED_WITH, *FOLLOW_UP.get(winner.route, FOLLOW_UP["frozen"])),
+            "arms": (*compared_with, *FOLLOW_UP.get(winner.route, FOLLOW_UP["frozen"])),
             "chosen": self.verdict,
         }
         return parse(StudyConfig, merge(own, settings))
@@ -158,7 +163,7 @@ def get_missing_packs(watch: Watch) -> None:
         get_pack(name)
 
 
-def training_rows(cfg: LabelledConfig, tasks: Sequence[str] = ("classify",)) -> Labelled:
+def training_rows(cfg: LabelledConfig, tasks: Sequence[Task] = RANKED) -> Labelled:
     """The training and validation rows; test rows that are given are not opened, those held out are left out."""
     fraction = 0.0 if cfg.test else cfg.test_fraction
     try:
@@ -170,7 +175,7 @@ def training_rows(cfg: LabelledConfig, tasks: Sequence[str] = ("classify",)) -> 
     if whole.target.task not in tasks:
         raise ConfigError(
             f"{cfg.train}: the task of these labels is {whole.target.task}; this command takes "
-            f"{' and '.join(tasks)} only. --any-labels takes labels for classes; headstart compare takes any task."
+            f"{', '.join(tasks[:-1])} and {tasks[-1]} only. headstart compare takes any task."
         )
     data = draw(whole, cfg.labels, cfg.draw, cfg.balanced) if cfg.labels else whole
     return replace(data, train=[*data.train, *data.valid], valid=[], test=[])
@@ -192,11 +197,10 @@ def rank(
     must_have_weights(bases)
     names, rows = list(dict.fromkeys(bases)) or bases_at_hand(), training_rows(data)
     prompting, limit = Prompting(tuple(templates), dict(words or {})), MINUTES if minutes is None else minutes
-    baselines = baseline_routes(rows.labels, prompting.words)
+    baselines = baseline_routes(rows.target, prompting.words)
     routes = (*ROUTES, Route("hybrid", _hybrid, ("plain",), effort=HYBRID_EFFORT))
-    return ranked(
-        try_routes(rows.train, names, prompting, limit, watch or Watch(), baselines, routes, must_open=bool(bases))
-    )
+    must_open, watch = bool(bases), watch or Watch()
+    return ranked(try_routes(rows.train, names, prompting, limit, watch, baselines, routes, must_open, rows.target))
 
 
 def with_best_base(cfg: StudyConfig, out: Path, watch: Watch) -> StudyConfig:
@@ -260,36 +264,35 @@ def placed(base: str) -> str:
     return str(Path(base).absolute()) if Path(base).exists() else base
 
 
-def baseline_routes(labels: Sequence[str], words: Mapping[str, str]) -> list[BaselineRoute]:
+def baseline_routes(target: Target, words: Mapping[str, str]) -> list[BaselineRoute]:
     """The routes without a base: those whose packs are in the cache, and that have a use for the labels."""
     from headstart.bases.selection import BaselineRoute
 
-    found = [BaselineRoute("tfidf", lambda fold: _said(tfidf(fold.data), fold))]
+    found = [BaselineRoute("tfidf", lambda fold: tfidf(fold.data).outputs)]
     if pack_folder("english-vectors").exists():
-        found.append(BaselineRoute("static", lambda fold: _said(static(fold.data, "english-vectors"), fold)))
+        found.append(BaselineRoute("static", lambda fold: static(fold.data, "english-vectors").outputs))
+    if target.task != "classify":
+        return found
     with suppress(ConfigError):  # other labels than negative and positive
-        polarities(labels, words)
+        polarities(target.names, words)
         if pack_folder("vader").exists():
-            found.append(BaselineRoute("lexicon", lambda fold: _said(lexicon(fold.data, words), fold), fitted=False))
+            found.append(BaselineRoute("lexicon", lambda fold: lexicon(fold.data, words).outputs, fitted=False))
     return found
 
 
-def _said(made: Baseline, fold: Fold) -> Said:
-    return made.answers
-
-
-def _hybrid(features: BaseFeatures, fold: Fold) -> Said:
+def _hybrid(features: BaseFeatures, fold: Fold) -> Outputs:
     """TF-IDF beside the frozen base's features, under the pooling of its linear probe."""
     vectors = features.plain[features.probe(fold).pool]
     states = {"train": vectors[fold.train].numpy(), "test": vectors[fold.test].numpy()}
-    _, found, rows = fit_hybrid(fold.data, states, dict.fromkeys(range(len(fold.labels)), 1.0))
-    return np.asarray(found.model.predict(rows["test"]))
+    even = dict.fromkeys(range(len(fold.target.names)), 1.0)
+    _, found, rows = fit_hybrid(fold.data, states, even)
+    return found.outputs(rows["test"], fold.target)
 
 
 def ranked(trials: Trials) -> Ranking:
     """Scores and differences with their intervals."""
     rows = trials.rows
-    heaviest = Classes(tuple(rows.labels)).heaviest(trials.score, rows.targets)
+    heaviest = rows.target.heaviest(trials.score, rows.targets)
     order = sorted(trials.tried, key=lambda t: (-round(trials.score_of(t), 9), t.weight_bytes))
     scores = [_scores(trials, tried) for tried in order]
     gaps = holm([difference(scores[0], other, heaviest=heaviest) for other in scores[1:]])
@@ -310,6 +313,7 @@ def ranked(trials: Trials) -> Ranking:
             )
         )
     return Ranking(
+        task=rows.target.task,
         score=trials.score,
         rows=len(rows.targets),
         available=trials.available,
@@ -325,5 +329,5 @@ def ranked(trials: Trials) -> Ranking:
 
 def _scores(trials: Trials, tried: Tried) -> Scores:
     """(R, N): what each row does to the score."""
-    target = Classes(tuple(trials.rows.labels))
-    return np.array([target.row_values(trials.score, trials.rows.targets, said) for said in tried.said])
+    rows = trials.rows
+    return np.array([rows.target.row_values(trials.score, rows.targets, said) for said in tried.said])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,12 @@ class Classes(Target):
 
     task: ClassVar[Task] = "classify"
     titles: ClassVar[Mapping[str, str]] = {"accuracy": "accuracy", "macro_f1": "macro-F1"}
+    card = "A text classifier"
+    quality = "accuracy"
+
+    @classmethod
+    def of(cls, labels: Sequence[str], separator: str = "") -> Self:
+        return cls(tuple(sorted(set(labels))))
 
     def encode(self, labels: Sequence[str]) -> Encoded:
         return np.array([self.names.index(label) for label in labels], dtype=np.int64)

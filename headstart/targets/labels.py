@@ -59,12 +59,29 @@ class Labels(Target):
     thresholds: tuple[float, ...] = ()  # of the names; empty: 0.5
 
     task: ClassVar[Task] = "multilabel"
+    card = "A text classifier with several labels per text"
+    may_be_blank, fewest, of_held_out = True, 1, True
     titles: ClassVar[Mapping[str, str]] = {"f1": "micro-F1", "macro_f1": "macro-F1", "accuracy": "subset accuracy"}
 
     @classmethod
-    def of(cls, labels: Sequence[str], separator: str) -> Self:
-        """All labels in the cells of training rows."""
+    def of(cls, labels: Sequence[str], separator: str = "") -> Self:
         return cls(tuple(sorted({name for cell in labels for name in labels_in(cell, separator)})), separator)
+
+    @classmethod
+    def of_model(cls, names: Sequence[str], thresholds: Sequence[float] = ()) -> Self:
+        return cls(tuple(names), thresholds=tuple(thresholds))
+
+    @staticmethod
+    def outputs_of(logits: Outputs) -> Outputs:
+        return np.asarray(1 / (1 + np.exp(-logits)))
+
+    @classmethod
+    def fault(cls, text: str, label: str, separator: str = "") -> str | None:
+        try:
+            labels_in(label, separator)
+        except ValueError as error:
+            return f"the labels are {error}"
+        return None
 
     def encode(self, labels: Sequence[str]) -> Encoded:
         places = {name: i for i, name in enumerate(self.names)}
@@ -88,6 +105,9 @@ class Labels(Target):
             for i in range(len(self.names))
         ]
         return replace(self, thresholds=tuple(each))
+
+    def names_in(self, label: str) -> list[str]:
+        return labels_in(label, self.separator)
 
     def written(self, answer: Any) -> list[str]:
         return [name for name, there in zip(self.names, answer, strict=True) if there]

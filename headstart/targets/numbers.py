@@ -36,13 +36,32 @@ class Numbers(Target):
     spread: float  # standard deviation of the training numbers
 
     task: ClassVar[Task] = "regression"
+    card = "A model that predicts a number for a text"
+    linear, quality = "ridge regression", "minus squared error"
+    numeric, fewest = True, 1
     titles: ClassVar[Mapping[str, str]] = {"r2": "R²", "mae": "MAE", "rmse": "RMSE", "spearman": "Spearman's ρ"}
     names = ("value",)
 
     @classmethod
-    def of(cls, labels: Sequence[str]) -> Self:
+    def of(cls, labels: Sequence[str], separator: str = "") -> Self:
         numbers = [_number(cell) for cell in labels]
         return cls(float(np.mean(numbers)), float(np.std(numbers)) or 1.0)
+
+    @classmethod
+    def of_model(cls, names: Sequence[str], thresholds: Sequence[float] = ()) -> Self:
+        return cls(0.0, 1.0)
+
+    @staticmethod
+    def outputs_of(logits: Outputs) -> Outputs:
+        return logits
+
+    @classmethod
+    def fault(cls, text: str, label: str, separator: str = "") -> str | None:
+        return (
+            None
+            if number_in(label) is not None
+            else f"the label '{label[:40]}' is no number, which --task {cls.task} needs"
+        )
 
     def encode(self, labels: Sequence[str]) -> Encoded:
         numbers = np.array([_number(cell) for cell in labels], dtype=np.float64)
@@ -56,6 +75,9 @@ class Numbers(Target):
 
     def answer_of(self, written: Any) -> float:
         return (float(written) - self.mean) / self.spread
+
+    def names_in(self, label: str) -> list[str]:
+        return list(self.names)
 
     def record(self, label: str, answer: Any, outputs: Sequence[float]) -> Record:
         return {"label": _number(label), "prediction": self.written(answer)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +30,26 @@ class Ordered(Classes):
     names: tuple[str, ...]  # from the lowest to the highest
 
     task: ClassVar[Task] = "ordinal"
+    card = "A text classifier with ordered classes"
+    linear, quality, of_held_out = "cumulative logits", "log-likelihood", True
     titles: ClassVar[Mapping[str, str]] = {
         "kappa": "quadratic kappa",
         "accuracy": "accuracy",
         "mae": "MAE, in classes",
         "spearman": "Spearman's ρ",
     }
+
+    @classmethod
+    def of(cls, labels: Sequence[str], separator: str = "") -> Self:
+        return cls(in_order(labels))
+
+    @classmethod
+    def fault(cls, text: str, label: str, separator: str = "") -> str | None:
+        return (
+            None
+            if number_in(label) is not None
+            else f"the label '{label[:40]}' is no number, which --task {cls.task} needs"
+        )
 
     def answers(self, outputs: Outputs) -> Encoded:
         """The median of each row's probabilities: the answer with the least expected distance."""

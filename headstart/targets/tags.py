@@ -88,6 +88,8 @@ class Tags(Target):
     width: int = 0  # words of the longest row there is
 
     task: ClassVar[Task] = "tag"
+    card = "A model that tags the words of a text"
+    of_held_out = True
     titles: ClassVar[Mapping[str, str]] = {
         "f1": "entity F1",
         "precision": "entity precision",
@@ -97,12 +99,17 @@ class Tags(Target):
     }
 
     @classmethod
-    def of(cls, labels: Sequence[str]) -> Self:
+    def of(cls, labels: Sequence[str], separator: str = "") -> Self:
         tags = {tag for cell in labels for tag in cell.split(" ")}
         if are_iob(list(tags)):
             kinds = sorted({tag[2:] for tag in tags if tag != OUTSIDE})
             tags = {OUTSIDE, *(f"{mark}-{kind}" for kind in kinds for mark in "BI")}
         return cls(tuple(sorted(tags))).wide_enough(labels)
+
+    @classmethod
+    def fault(cls, text: str, label: str, separator: str = "") -> str | None:
+        words, tags = text.count(" ") + 1, label.count(" ") + 1
+        return f"{words} words and {tags} tags, which --task tag needs one of each word" if words != tags else None
 
     def wide_enough(self, labels: Sequence[str]) -> Self:
         """For these rows too."""

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headstart.data import Task
+from headstart.targets.class_scores import softmax
 
 Encoded: TypeAlias = NDArray[Any]
 Outputs: TypeAlias = NDArray[np.float64]  # (N, K)
@@ -32,7 +33,34 @@ Written: TypeAlias = str | list[str] | float  # a label or an answer, as predict
 class Target(ABC):
     task: ClassVar[Task]
     titles: ClassVar[Mapping[str, str]]  # of the scores, by key; those in LARGE are no shares of 1
+    card: ClassVar[str]  # what a model of it is, for its card
+    linear: ClassVar[str] = "logistic regression"  # the linear model of it
+    quality: ClassVar[str] = "log-likelihood"  # that its linear models are chosen by
+    numeric: ClassVar[bool] = False  # a number is predicted, and no probabilities
+    may_be_blank: ClassVar[bool] = False  # whether a row without a label is one
+    fewest: ClassVar[int] = 2  # names, to learn anything
+    of_held_out: ClassVar[bool] = False  # made of held-out rows too, where no file holds them
     names: tuple[str, ...]  # of the outputs
+
+    @classmethod
+    @abstractmethod
+    def of(cls, labels: Sequence[str], separator: str = "") -> Self:
+        """The target of training rows with these labels; several in a cell have a separator."""
+
+    @classmethod
+    def of_model(cls, names: Sequence[str], thresholds: Sequence[float] = ()) -> Self:
+        """What the outputs of a saved model are; one that predicts numbers was rescaled when it was saved."""
+        return cls(tuple(names))  # type: ignore[call-arg]
+
+    @staticmethod
+    def outputs_of(logits: Outputs) -> Outputs:
+        """Probabilities, or numbers, as the head of a model makes them of its logits, (N, K)."""
+        return softmax(logits)
+
+    @classmethod
+    def fault(cls, text: str, label: str, separator: str = "") -> str | None:
+        """Why the label of a row cannot be encoded."""
+        return None
 
     @abstractmethod
     def encode(self, labels: Sequence[str]) -> Encoded: ...
@@ -82,6 +110,10 @@ class Target(ABC):
         if isinstance(written, float):
             return f"{written:.3g}"
         return written if isinstance(written, str) else ", ".join(written)
+
+    def names_in(self, label: str) -> list[str]:
+        """The names of the outputs that a label asks for."""
+        return [label]
 
     @property
     def described(self) -> str:

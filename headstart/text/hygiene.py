@@ -124,6 +124,7 @@ class _Duplicates:
 def check(splits: Splits, target: Target | None = None) -> HygieneReport:
     """Everything found in `splits`, as plain data; `warnings` has it in sentences. Without a target, labels are classes."""
     task = target.task if target else "classify"
+    numeric, blank = bool(target and target.numeric), bool(target and target.may_be_blank)
     rows = [(name, example) for name, examples in splits.items() for example in examples]
     texts = [normal(example.text) for _, example in rows]
     of = [name for name, _ in rows]
@@ -136,9 +137,9 @@ def check(splits: Splits, target: Target | None = None) -> HygieneReport:
         "exact": found[0].report(),
         "contained": found[1].report() if all_kinds else None,
         "near": found[2].report() if all_kinds else None,
-        "conflicts": _conflicts([] if task == "regression" else rows, [] if task == "regression" else texts),
+        "conflicts": _conflicts([] if numeric else rows, [] if numeric else texts),
         "duplicates": {name: len(set().union(*(kind.inside[name] for kind in found))) for name in splits},
-        "blank": {name: _blank(examples, task != "multilabel") for name, examples in splits.items()},
+        "blank": {name: _blank(examples, not blank) for name, examples in splits.items()},
         "overlapping_rows": {
             name: sorted(set().union(*(kind.leaked[name] for kind in found))) for name in list(splits)[1:]
         },

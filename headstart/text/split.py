@@ -17,11 +17,9 @@ import numpy as np
 from headstart.data import CorpusConfig, LabelledConfig, Task
 from headstart.errors import DataError, did_you_mean
 from headstart.targets.classes import Classes
-from headstart.targets.labels import Labels, labels_in
-from headstart.targets.numbers import Numbers, number_in
-from headstart.targets.ordered import Ordered, in_order
 from headstart.targets.tags import Tags
 from headstart.targets.target import Target
+from headstart.targets.tasks import TARGETS
 from headstart.text.classes import found_task, not_classes
 from headstart.text.corpus_stream import CorpusStream, is_large
 from headstart.text.digests import digest
@@ -183,24 +181,29 @@ def split_labelled(cfg: LabelledConfig) -> Labelled:
 
     train = read(cfg.train)
     task, separator = _task_of(cfg, train, reading)
+    kind = TARGETS[task]
+
+    def target_of(rows: Sequence[Example]) -> Target:
+        return kind.of([e.label for e in rows], separator)
+
     known = sorted({e.label for e in train})
     valid = read(cfg.valid, known) if cfg.valid else []
     test = read(cfg.test, known) if cfg.test else []
     for path, rows in ((cfg.train, train), (cfg.valid, valid), (cfg.test, test)):
         if path:
-            refuse_blank(path, rows, labels=task != "multilabel")
+            refuse_blank(path, rows, labels=not kind.may_be_blank)
             must_be_readable(path, rows, task, separator)
     must_agree(train, valid, test)
     if not cfg.test and cfg.test_fraction:
-        train, test = _stratified(train, cfg.test_fraction, cfg.split_seed, _target(task, train, separator))
+        train, test = _stratified(train, cfg.test_fraction, cfg.split_seed, target_of(train))
     if not cfg.valid:
-        train, valid = _stratified(train, cfg.valid_fraction, cfg.split_seed + 1, _target(task, train, separator))
+        train, valid = _stratified(train, cfg.valid_fraction, cfg.split_seed + 1, target_of(train))
     made_here = [e for rows, given in ((valid, cfg.valid), (test, cfg.test)) if not given for e in rows]
-    target = _target(task, [*train, *made_here] if task in ("multilabel", "ordinal", "tag") else train, separator)
+    target = target_of([*train, *made_here] if kind.of_held_out else train)
     if isinstance(target, Tags):
         target = _with_held_out(target, valid, test, reading)
     labels = list(target.names) if train else []
-    if len(labels) < (1 if task in ("multilabel", "regression") else 2):
+    if len(labels) < kind.fewest:
         only = f"only the label '{labels[0]}'" if labels else "no rows"
         raise DataError(f"{cfg.train}: {only} to train on; a classifier needs two or more.", "DATA_ONE_CLASS")
     for name, given, rows in (("validation", cfg.valid, valid), ("test", cfg.test, test)):
@@ -258,34 +261,11 @@ def _task_of(cfg: LabelledConfig, rows: Sequence[Example], reading: Reading) -> 
     return task, cfg.label_separator if cfg.label_separator is not None else separator
 
 
-def _target(task: Task, rows: Sequence[Example], separator: str) -> Target:
-    labels = [e.label for e in rows]
-    match task:
-        case "multilabel":
-            return Labels.of(labels, separator)
-        case "regression":
-            return Numbers.of(labels)
-        case "ordinal":
-            return Ordered(in_order(labels))
-        case "tag":
-            return Tags.of(labels)
-        case "classify":
-            return Classes(tuple(sorted(set(labels))))
-
-
 def must_be_readable(path: str, rows: Sequence[Example], task: Task, separator: str) -> None:
     """Refuse labels that the task cannot be made of, with the row where the first stands."""
     for row, example in enumerate(rows, start=1):
-        label = example.label
-        if task in ("regression", "ordinal") and number_in(label) is None:
-            raise DataError(f"{path}, row {row}: the label '{label[:40]}' is no number, which --task {task} needs.", "DATA_LABEL")  # fmt: skip
-        if task == "tag" and (words := example.text.count(" ") + 1) != (tags := label.count(" ") + 1):
-            raise DataError(f"{path}, row {row}: {words} words and {tags} tags, which --task tag needs one of each word.", "DATA_LABEL")  # fmt: skip
-        if task == "multilabel":
-            try:
-                labels_in(label, separator)
-            except ValueError as error:
-                raise DataError(f"{path}, row {row}: the labels are {error}.", "DATA_LABEL") from None
+        if fault := TARGETS[task].fault(example.text, example.label, separator):
+            raise DataError(f"{path}, row {row}: {fault}.", "DATA_LABEL")
 
 
 def draw(data: Labelled, labels: int, seed: int, balanced: bool = False) -> Labelled:

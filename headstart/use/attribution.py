@@ -1,4 +1,4 @@
-"""What a classifier used: the log-odds of a label shared out among tokens by integrated gradients, checked by occlusion.
+"""What a classifier used: the log-odds of a label, or a number, shared out among tokens by integrated gradients, checked by occlusion.
 
 The way leads from the text with every token replaced by the mask token (or the one that stands in for it) to the text
 itself, in the space of the embeddings. What the gradients on it sum to must be the difference between its ends, and so on
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from headstart.errors import ConfigError, did_you_mean
 from headstart.models.base import Base
-from headstart.models.heads import Model
+from headstart.models.heads import ClassHead, Model
 from headstart.show.attribution import Attribution, ClassEvidence, TokenEvidence, tolerance
 from headstart.text.tokenizer import Tokenizer
 
@@ -31,6 +31,7 @@ AT_ONCE = 32  # rows in one pass
 
 def attribute(model: Model, tokenizer: Tokenizer, ids: Sequence[int], labels: Sequence[str], label: str) -> Attribution:
     """The evidence of each token of a text for `label`."""
+    assert isinstance(model.head, ClassHead)
     if label not in labels:
         raise ConfigError(
             f"This model has no label '{label}'. It has {', '.join(labels)}.{did_you_mean(label, labels)}"
@@ -45,7 +46,8 @@ def attribute(model: Model, tokenizer: Tokenizer, ids: Sequence[int], labels: Se
     difference = odds - odds_of_nothing
     names = [tokenizer.piece(i) for i in ids]
     gap = sum(evidence) - difference
-    return Attribution(label, names, evidence, occlusion, odds, tokenizer.piece(baseline), difference, gap, steps)
+    read, unit = tokenizer.piece(baseline), model.head.attributed_in
+    return Attribution(label, names, evidence, occlusion, odds, read, difference, gap, steps, unit)
 
 
 def class_evidence(label: str, found: Sequence[Attribution], special: Sequence[str]) -> ClassEvidence:
@@ -63,6 +65,7 @@ def class_evidence(label: str, found: Sequence[Attribution], special: Sequence[s
         max((abs(a.gap) for a in found), default=0.0),
         max((a.steps for a in found), default=0),
         sum(not a.complete for a in found),
+        next((a.unit for a in found), "log-odds"),
     )
 
 
@@ -125,10 +128,9 @@ def _left_without(model: Model, text: Tensor, blank: Tensor, label: int) -> list
 
 
 def _log_odds(model: Model, ids: Tensor, label: int) -> Tensor:
-    """log p / (1 - p) of a label, one a row."""
-    logits = model(ids, torch.ones_like(ids, dtype=torch.bool))  # (N, C)
-    others = torch.cat([logits[:, :label], logits[:, label + 1 :]], dim=1)
-    return logits[:, label] - others.logsumexp(1)
+    """The log-odds of a label, or the number, one a row."""
+    assert isinstance(model.head, ClassHead)
+    return model.head.attributed(model(ids, torch.ones_like(ids, dtype=torch.bool)), label)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from headstart.bases.pretrained import made_elsewhere, open_base
 from headstart.config import PretrainConfig, TranslateConfig
 from headstart.errors import ConfigError, DataError, ModelError
 from headstart.models.decode import LanguageStep, Sampling, generate
-from headstart.models.heads import POOLS, Model
+from headstart.models.heads import POOLS, ClassHead, Model, NumberHead
 from headstart.quantities import counted
 from headstart.runs.model_dir import Saved, read_model
 from headstart.runs.run import Run
@@ -31,19 +31,23 @@ from headstart.show.attribution import ClassAttribution
 from headstart.show.labels import LabelProbabilities
 from headstart.show.probabilities import Belief, Place, TokenProbabilities
 from headstart.show.view import Inspection, View
+from headstart.targets.labels import Labels
 from headstart.tasks.classify import rows_of
 from headstart.text.prompted import prompt_tokens
 from headstart.text.read import Example
+from headstart.text.split import must_be_readable
 from headstart.text.text_pair import pair_in
 from headstart.text.tokenizer import Tokenizer, rows_to_read, truncated
 from headstart.use.attribution import attribute, class_evidence
 from headstart.use.change import compare
+from headstart.use.labels import separated_as
 from headstart.use.layers import FOLDS, layer_features, logit_lens, probe_layers
 
 TEMPERATURES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # what a page can be switched to
 VIEWS = {"language": ("probabilities", "attention"), "classify": ("labels", "attribution", "attention")}
 MORE = {"language": ("lens",), "classify": ()}  # only if asked for
 ROW_VIEWS = {"language": ("probes",), "classify": ("classes", "probes")}
+MOST_LABELS = 3  # that are attributed, of several that a text has
 
 
 class Inspector:
@@ -53,7 +57,7 @@ class Inspector:
         self.model, self.tokenizer = saved.model.eval(), saved.tokenizer
         self.kind, self.labels, self.long = saved.head.kind, saved.head.labels, saved.head.long
         self.name, self.boundaries, self.prompt = name, boundaries, saved.head.prompt
-        self.paired = saved.head.paired
+        self.paired, self.target = saved.head.paired, saved.head.target
 
     @classmethod
     def load(cls, path: str | Path) -> Inspector:
@@ -86,7 +90,7 @@ class Inspector:
     ) -> Inspection:
         """What the model makes of `text`, and of up to `tokens` tokens that it adds itself, sampled by `how`.
 
-        `label` is the one for which each token is asked; the most probable if not given.
+        `label` is the one for which each token is asked; the most probable if not given, or the first of several that the text has.
         """
         views = self._chosen(views, VIEWS[self.kind], MORE[self.kind])
         ids, cut = self._read(text)
@@ -105,9 +109,8 @@ class Inspector:
             if "labels" in views:
                 found.append(labelled)
             if "attribution" in views:
-                found.append(
-                    attribute(self.model, self.tokenizer, ids, self.labels, label or next(iter(labelled.probabilities)))
-                )
+                asked = [label] if label else self._explained(labelled.probabilities)
+                found += [attribute(self.model, self.tokenizer, ids, self.labels, each) for each in asked]
         if "probabilities" in views:
             found.append(token_probabilities(self.model, self.tokenizer, ids, top, temperature, given))
         if "lens" in views:
@@ -125,9 +128,16 @@ class Inspector:
         watch: Watch | None = None,
     ) -> Inspection:
         """What the first `most` rows of each label show: what speaks for each label, and what each layer knows."""
-        views, watch = self._chosen(views, ROW_VIEWS[self.kind]), watch or Watch()
+        one_class = self.target.task in ("classify", "ordinal")  # others cannot be probed for
+        known = ROW_VIEWS[self.kind] if one_class else ROW_VIEWS["classify"][:1]
+        views, watch = self._chosen(views, known), watch or Watch()
         found: list[View] = []
-        chosen, probed = first_of_each_label(rows, most), first_of_each_label(rows, max(most, FOLDS))
+        strata = None
+        if not one_class:
+            target = separated_as(self.target, rows)
+            must_be_readable(name, rows, target.task, getattr(target, "separator", ""))
+            strata = target.strata([e.label for e in rows])
+        chosen, probed = first_of_each_label(rows, most, strata), first_of_each_label(rows, max(most, FOLDS))
         if "classes" in views:
             with watch.bar(f"evidence in {counted(len(chosen), 'row')}", len(chosen)):
                 found.append(self._classes(chosen, watch))
@@ -162,10 +172,10 @@ class Inspector:
 
     def _classes(self, rows: Sequence[Example], watch: Watch) -> ClassAttribution:
         special = [self.tokenizer.piece(i) for i in (self.tokenizer.start, self.tokenizer.end)]
-        found, done = [], count()
+        found, done, target = [], count(), separated_as(self.target, rows)
         for label in self.labels:
             each = []
-            for text in (e.text for e in rows if e.label == label):
+            for text in (e.text for e in rows if label in target.names_in(e.label)):
                 watch.reach(next(done), label)
                 each.append(attribute(self.model, self.tokenizer, self._read(text)[0], self.labels, label))
             if each:
@@ -173,6 +183,15 @@ class Inspector:
         if not found:
             raise DataError(f"No row has a label of this model ({', '.join(self.labels)}).", "DATA_LABEL")
         return ClassAttribution(found)
+
+    def _explained(self, probabilities: Mapping[str, float]) -> list[str]:
+        """The labels that a text has, or the most probable one."""
+        ranked = list(probabilities)
+        if not isinstance(self.target, Labels):
+            return ranked[:1]
+        outputs = np.array([[probabilities[name] for name in self.target.names]])
+        there = self.target.written(self.target.answers(outputs)[0])
+        return [name for name in ranked if name in there][:MOST_LABELS] or ranked[:1]
 
     def _read(self, text: str) -> tuple[list[int], int]:
         """The ids that the model reads, and how many tokens do not fit into its context."""
@@ -206,17 +225,17 @@ class Inspector:
         return [*ids, *(choice.id for choice in added)]
 
 
-def first_of_each_label(rows: Sequence[Example], most: int) -> list[Example]:
-    """Up to `most` rows of each label, in their order.
+def first_of_each_label(rows: Sequence[Example], most: int, strata: Sequence[Hashable] | None = None) -> list[Example]:
+    """Up to `most` rows of each label, or of each of the `strata` of the rows, in their order.
 
     >>> [e.text for e in first_of_each_label([Example("a", "x"), Example("b", "x"), Example("c", "y")], 1)]
     ['a', 'c']
     """
-    seen: Counter[str] = Counter()
+    seen: Counter[Hashable] = Counter()
     chosen = []
-    for row in rows:
-        seen[row.label] += 1
-        if seen[row.label] <= most:
+    for row, stratum in zip(rows, strata or [row.label for row in rows], strict=True):
+        seen[stratum] += 1
+        if seen[stratum] <= most:
             chosen.append(row)
     return chosen
 
@@ -241,9 +260,11 @@ def inspect_translation(run: str | Path, text: str, layer: int = 0, head: str = 
 
 @torch.inference_mode()
 def label_probabilities(model: Model, ids: Sequence[int], labels: Sequence[str]) -> LabelProbabilities:
-    """The probability of each label, most probable first."""
-    row = model(*_batch(ids))[0].softmax(-1).tolist()
-    return LabelProbabilities(dict(sorted(zip(labels, row, strict=True), key=lambda pair: -pair[1])))
+    """The probability of each label, most probable first; or the number that is predicted."""
+    assert isinstance(model.head, ClassHead)
+    row = model.head.outputs(model.features(*_batch(ids)))[0].tolist()
+    found = dict(sorted(zip(labels, row, strict=True), key=lambda pair: -pair[1]))
+    return LabelProbabilities(found, "prediction" if isinstance(model.head, NumberHead) else "probability")
 
 
 @torch.inference_mode()

@@ -51,7 +51,7 @@ class Columns:
         """Their names, and what they hold; entities and tags of words are lists."""
         if isinstance(target, Tags):
             return {f"{self.prefix}{'entities' if target.of_entities else 'tags'}": str}
-        number = target.task == "regression"
+        number = target.numeric
         names: dict[str, type] = {"label": float} if number else {"label": str, "probability": float}
         if self.doubt.largest is not None:
             names["label_set"] = list

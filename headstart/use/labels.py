@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
 import numpy as np
 
 from headstart.errors import DataError
+from headstart.targets.labels import Labels
 from headstart.targets.target import Target, Written
+from headstart.text.classes import found_task
 from headstart.text.read import Example
 
 
@@ -35,6 +39,13 @@ def without_text(record: LabelledText) -> Prediction:
     return kept
 
 
+def separated_as(target: Target, examples: Sequence[Example]) -> Target:
+    """`target` for rows with several labels, which may have another separator than the rows that were learned from."""
+    if not isinstance(target, Labels):
+        return target
+    return replace(target, separator=found_task(Counter(e.label for e in examples), None)[1])
+
+
 def known_rows(examples: list[Example], target: Target, data: str | Path) -> list[Example]:
     """The rows of `data`, all of them with a label that the model knows."""
     labels = target.names
@@ -58,6 +69,6 @@ def labelled(target: Target, texts: Sequence[str], rows: Sequence[Sequence[float
     records: list[LabelledText] = []
     for text, answer, row in zip(texts, target.answers(np.array(rows)) if len(rows) else [], rows, strict=True):
         ranked = sorted(zip(target.names, row, strict=True), key=lambda pair: -pair[1])
-        probabilities = {} if target.task == "regression" else dict(ranked)
+        probabilities = {} if target.numeric else dict(ranked)
         records.append({"text": text, "label": target.written(answer), "probabilities": probabilities})
     return records

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from headstart.data import Task
 from headstart.errors import ModelError, UserError, first_line
 from headstart.runs.manifest import verifying
-from headstart.targets.tasks import TARGETS, outputs_of_logits, target_of_model
+from headstart.targets.tasks import TARGETS
 from headstart.text.files import check_file
 from headstart.text.prompted import PromptTokens, prompted_rows
 from headstart.text.protobuf import Bytes, fields
@@ -61,7 +61,7 @@ class OnnxClassifier:
         self.session, self.tokenizer, self.facts, self.file = session, tokenizer, facts, file
         self.labels: tuple[str, ...] = tuple(facts["labels"])
         self.paired = facts["separators"] > 0
-        self.target = target_of_model(facts["task"], self.labels, facts["thresholds"])
+        self.target = TARGETS[facts["task"]].of_model(self.labels, facts["thresholds"])
 
     @classmethod
     def load(cls, file: str | Path, threads: int = 0) -> OnnxClassifier:
@@ -111,7 +111,7 @@ class OnnxClassifier:
         for i in range(0, len(order), AT_ONCE):
             part = order[i : i + AT_ONCE]
             found[part] = self._logits([rows[int(n)] for n in part])
-        return outputs_of_logits(self.facts["task"], found).tolist()
+        return self.target.outputs_of(found).tolist()
 
     def predict(self, texts: Sequence[str]) -> list[LabelledText]:
         """The label of each text and the probability of every label, most probable first."""

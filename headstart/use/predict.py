@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -19,12 +17,11 @@ from headstart.targets.class_scores import ClassScores, PerClassScores, class_sc
 from headstart.targets.labels import Labels
 from headstart.targets.target import Target
 from headstart.tasks.classify import predicted
-from headstart.text.classes import found_task
 from headstart.text.files import PLAIN, Reading
 from headstart.text.read import Example, read_labelled
 from headstart.text.split import must_be_readable
 from headstart.text.text_pair import must_suit
-from headstart.use.labels import LabelledText, known_rows, labelled
+from headstart.use.labels import LabelledText, known_rows, labelled, separated_as
 
 
 class ClassifierEvaluation(ClassScores):
@@ -83,11 +80,9 @@ class LoadedClassifier:
         self, data: str | Path, text_column: str | None, label_column: str | None, reading: Reading = PLAIN
     ) -> ClassifierEvaluation | TaskEvaluation:
         """Scores on labelled rows, with the interval of the accuracy."""
-        task = self.target.task
-        rows = read_labelled(
-            data, text_column, label_column, reading, keep_blank=task == "multilabel", known=self.labels
-        )
-        if task != "classify":
+        blank = self.target.may_be_blank
+        rows = read_labelled(data, text_column, label_column, reading, keep_blank=blank, known=self.labels)
+        if self.target.task != "classify":
             return self._evaluate(rows, data)
         examples = known_rows(rows, self.target, data)
         scores = self.probabilities([e.text for e in examples])
@@ -102,9 +97,7 @@ class LoadedClassifier:
 
     def _evaluate(self, rows: list[Example], data: str | Path) -> TaskEvaluation:
         """Scores of a task other than classify, under their usual names."""
-        target = self.target
-        if isinstance(target, Labels):
-            target = replace(target, separator=found_task(Counter(e.label for e in rows), None)[1])
+        target = separated_as(self.target, rows)
         must_be_readable(str(data), rows, target.task, getattr(target, "separator", ""))
         examples = known_rows(rows, target, data)
         answers = target.answers(np.array(self.probabilities([e.text for e in examples])))

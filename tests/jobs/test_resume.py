@@ -45,8 +45,8 @@ MASKED = [*PRETRAIN, "--objective", "masked", "--set", "train.accumulate=2"]
 FINETUNE = ["finetune", "{labelled}", "--base", "gpt", "--init", "scratch", "--size", "nano", "--tokenizer", "word", "--epochs", "12",
             "--batch-size", "4", "--set", "train.checkpoint_every=7"]  # fmt: skip
 CONTRASTIVE = [*FINETUNE, "--objective", "contrastive"]
-NUMBERS, SEVERAL, STARS, TAGS = (
-    [word.replace("labelled", task) for word in FINETUNE] for task in ("numbers", "several", "stars", "tags")
+NUMBERS, SEVERAL, STARS, TAGS, PAIRS = (
+    [word.replace("labelled", task) for word in FINETUNE] for task in ("numbers", "several", "stars", "tags", "pairs")
 )
 SENTENCES = [f"{who} {verb} {what} {animal}." for who in ("I", "She", "He") for verb in ("hold", "rub", "see")
              for what in ("a", "the") for animal in ("dog", "cat", "bird", "fish")]  # fmt: skip
@@ -123,7 +123,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         (folder / f"{task}.csv").write_text("\n".join([f"text,{'stars' if task == 'stars' else 'label'}", *rows]))
     sentences = [f"film O\n{i} B-NUM\nwas O\n{('dull', 'fine')[i % 2]} B-ADJ\n" for i in range(80)]
     (folder / "tags.conll").write_text("\n".join(sentences))
-    tables = {name: str(folder / f"{name}.csv") for name in ("labelled", "numbers", "several", "stars")}
+    pairs = [f"film {i} was {('dull', 'fine')[i % 2]},it was {('dull', 'fine')[i // 2 % 2]},{'yes' if i % 2 == i // 2 % 2 else 'no'}" for i in range(80)]  # fmt: skip
+    (folder / "pairs.csv").write_text("\n".join(["sentence1,sentence2,label", *pairs]))
+    tables = {name: str(folder / f"{name}.csv") for name in ("labelled", "numbers", "several", "stars", "pairs")}
     return {"corpus": str(folder / "corpus.txt"), "tags": str(folder / "tags.conll"), **tables}
 
 
@@ -161,8 +163,8 @@ def test_a_killed_pretraining_run_resumes_to_the_same_bits(
 
 @pytest.mark.parametrize(
     "command",
-    [MASKED, FINETUNE, CONTRASTIVE, NUMBERS, SEVERAL, STARS, TAGS],
-    ids=["masked", "finetune", "contrastive", "regression", "multilabel", "ordinal", "tag"],
+    [MASKED, FINETUNE, CONTRASTIVE, NUMBERS, SEVERAL, STARS, TAGS, PAIRS],
+    ids=["masked", "finetune", "contrastive", "regression", "multilabel", "ordinal", "tag", "pairs"],
 )
 def test_a_killed_run_of_another_kind_resumes_to_the_same_bits(
     command: list[str], files: dict[str, str], tmp_path: Path

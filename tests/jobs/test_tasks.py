@@ -16,7 +16,9 @@ from typer.testing import CliRunner
 from headstart.cli import app
 from headstart.data import LabelledConfig
 from headstart.errors import DataError
+from headstart.show.attribution import Attribution
 from headstart.text.split import draw, split_labelled
+from headstart.use.inspect import Inspector
 from headstart.use.predict import LoadedClassifier
 
 TOPICS = {"food": ("tasty", "soup"), "price": ("cheap", "bill"), "staff": ("waiter", "host")}
@@ -109,6 +111,44 @@ def test_a_saved_model_predicts_and_evaluates_as_it_did_when_it_was_trained(
     assert {key: scores[key] for key in test if key != "without_overlap"} == pytest.approx(
         {key: value for key, value in test.items() if key != "without_overlap"}, abs=1e-4
     )
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_what_is_looked_into_is_what_is_predicted_and_its_evidence_is_complete(task: str, runs: dict[str, Path]):
+    text = "tasty soup and the waiter came" if task == "multilabel" else "it was great great and then bad"
+    (predicted,) = LoadedClassifier.load(runs[task]).predict([text])
+    seen = Inspector.load(runs[task]).inspect(text)
+    shown = seen["labels"].data()
+    parts = [view for view in seen.views if isinstance(view, Attribution)]
+    for part in parts:
+        assert part.complete
+        by_token = dict(zip(map(str.strip, part.tokens), part.evidence, strict=True))
+        match task:
+            case "regression":
+                assert part.log_odds == shown["value"] == pytest.approx(predicted["label"], rel=1e-5)
+                assert (part.unit, by_token["great"] > 0 > by_token["bad"]) == ("units of the number", True)
+            case "multilabel":
+                own = predicted["probabilities"][part.label]
+                assert part.log_odds == pytest.approx(np.log(own / (1 - own)), abs=1e-4)
+                assert max(by_token, key=by_token.__getitem__) in TOPICS[part.label]
+    if task != "regression":
+        assert shown == pytest.approx(predicted["probabilities"], abs=1e-6)
+    if task == "multilabel":  # each label of the text has its own evidence
+        assert {part.label for part in parts} == set(predicted["label"]) == {"food", "staff"}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_over_rows_the_words_of_each_label_lead(task: str, runs: dict[str, Path], tables: dict[str, str]):
+    done = CliRunner().invoke(app, ["inspect", str(runs[task]), "--data", tables[task], "--rows", "3", "--json"])
+    assert done.exit_code == 0, done.output
+    (seen,) = json.loads(done.stdout)
+    assert ("probes" in seen) == (task == "ordinal")  # which are for one class per text
+    first = {label: found["tokens"][0]["token"].strip() for label, found in seen["classes"].items()}
+    match task:
+        case "multilabel":
+            assert all(first[label] in TOPICS[label] for label in TOPICS)
+        case "regression":
+            assert first == {"value": "great"}
 
 
 @pytest.mark.parametrize("task", TASKS)

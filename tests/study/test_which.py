@@ -16,7 +16,7 @@ from headstart.bases import selection
 from headstart.bases.routes import ROUTES, Rows
 from headstart.cli import app
 from headstart.config import PretrainConfig
-from headstart.data import LabelledConfig
+from headstart.data import LabelledConfig, Task
 from headstart.errors import ConfigError, DataError, UserError
 from headstart.jobs.pretrain import pretrain
 from headstart.schema import parse, read_toml
@@ -353,3 +353,34 @@ def test_the_estimator_takes_the_best_base_and_route(here: Path) -> None:
     plain = TextClassifier(**given).fit(texts, dishes)
     assert (plain.chosen_.route, plain.chosen_.train, plain.chosen_.prompt) == ("frozen", "head", None)
     assert plain.chosen_.scores["runs/base frozen"] == max(plain.chosen_.scores.values())
+
+
+@pytest.mark.parametrize(
+    ("column", "label", "task", "score"),
+    [
+        ("labels", lambda good, i: "|".join(["dish", "praise"][: 1 + good]), "multilabel", "f1"),
+        ("price", lambda good, i: f"{10.5 + 8 * good + i % 3}", "regression", "r2"),
+        ("stars", lambda good, i: str(1 + 2 * good + i % 2), "ordinal", "kappa"),
+    ],
+)
+def test_other_tasks_are_ranked_by_their_leading_score(
+    column: str, label: Any, task: Task, score: str, tmp_path: Path
+) -> None:
+    rows = [(f"The {d} was {w}.", label(k == "good", i)) for i, d in enumerate(DISHES) for k, ws in KINDS.items() for w in ws]  # fmt: skip
+    (tmp_path / "rows.csv").write_text("\n".join([f"text,{column}", *(f"{text},{cell}" for text, cell in rows)]))
+    data = LabelledConfig(train=str(tmp_path / "rows.csv"), task=task)
+    found = rank(data, minutes=5.0)
+    assert (found.task, found.score) == (task, score)
+    by_route = {pair.route: pair.score for pair in found.pairs}
+    assert set(by_route) == {"tfidf", "frozen", "hybrid"}  # none that asks for label words
+    assert max(by_route.values()) > 0.4
+    study = found.study(data, {})
+    assert {"constant", "tfidf", "scratch", "frozen", "full"} <= set(study.arms)
+    with pytest.raises(ConfigError, match=f"one class each; the task here is {task}"):
+        rank(data, (), (TEMPLATE,), WORDS)
+
+
+def test_tags_are_not_ranked(tmp_path: Path) -> None:
+    (tmp_path / "rows.conll").write_text("\n".join(f"Ada B-PER\nsaw O\n{i} O\n" for i in range(40)))
+    with pytest.raises(ConfigError, match="the task of these labels is tag; this command takes classify, multilabel"):
+        rank(LabelledConfig(train=str(tmp_path / "rows.conll")))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
+from scipy.stats import betabinom
 
 from headstart.targets.class_scores import calibration_error
 from headstart.tasks.calibration import (
@@ -70,6 +71,25 @@ def test_too_few_rows_are_known_beforehand():
         threshold([0.5] * fewest, coverage)
         with pytest.raises(AssertionError):
             threshold([0.5] * (fewest - 1), coverage)
+
+
+@pytest.mark.parametrize(("rows", "later"), [(467, 667), (60, 60)])
+@pytest.mark.parametrize("coverage", [0.8, 0.9, 0.95])
+def test_the_coverage_of_one_run_is_spread_as_theory_has_it(coverage, rows, later):
+    """Beta over draws of the validation rows (Vovk, 2012), and binomial over the rows that it is measured on."""
+    rng = np.random.default_rng(rows)
+    scores, met = rng.random((4000, rows)), rng.random((4000, later))
+    largest = np.array([threshold(each.tolist(), coverage) for each in scores])
+    covered = (met <= largest[:, None]).mean(1)
+    place = int(np.ceil(np.round((rows + 1) * coverage, 9)))
+    theory = betabinom(later, place, rows + 1 - place)
+    spread = theory.std() / later
+    assert np.mean(covered) == pytest.approx(theory.mean() / later, abs=4 * spread / np.sqrt(4000))
+    assert np.std(covered) == pytest.approx(spread, rel=0.05)
+    assert abs(np.mean(covered) - coverage) < 0.02
+    low, high = theory.interval(0.95)
+    inside = theory.cdf(high) - theory.cdf(low - 1)  # at least 95 %, of whole rows
+    assert np.mean((covered * later > low - 0.5) & (covered * later < high + 0.5)) == pytest.approx(inside, abs=0.015)
 
 
 @pytest.mark.parametrize("coverage", [0.8, 0.9, 0.95])
