@@ -111,8 +111,10 @@ class Files:
     def remove(self, wanted: str) -> None:
         shutil.rmtree(self.get(wanted).path.parent)
 
-    def preview(self, wanted: str, text_column: str | None = None, label_column: str | None = None) -> Preview:
-        """The first rows, the columns that were found, and what `headstart data check` reports."""
+    def preview(
+        self, wanted: str, text_column: str | None = None, label_column: str | None = None, task: Task | None = None
+    ) -> Preview:
+        """The first rows, the columns and the task that were found, and what `headstart data check` reports."""
         file, reading, named = self.get(wanted), Reading(LabelledConfig(train="")), text_column
         report = check_data({"train": str(file.path)}, "line", text_column, label_column, reading)
         examples = read_examples(file.path, "line", text_column, label_column, reading)
@@ -128,7 +130,7 @@ class Files:
                 text_column = ",".join(find_column(header, column)[0] for column in both)
                 columns = [text_column, *columns]
         tagged = is_tagged(file.path, named, label_column, reading)
-        task = "tag" if tagged else found_task(Counter(e.label for e in examples), label_column)[0]
+        task = task or ("tag" if tagged else found_task(Counter(e.label for e in examples), label_column)[0])
         rows: list[PreviewRow] = [{"text": e.text[:SHOWN], "label": e.label} for e in examples[:PREVIEWED]]
         return {
             "columns": columns, "text_column": text_column, "label_column": label_column, "rows": rows, "check": report,

@@ -11,6 +11,7 @@ import pytest
 from headstart.config import FinetuneConfig
 from headstart.jobs.job import run_job
 from headstart.schema import parse
+from headstart.serve.requests import CompareJob
 from headstart.text.text_pair import TextPair
 from headstart.use.inspect import Inspector
 from headstart.use.predict import LoadedClassifier
@@ -83,6 +84,7 @@ def test_the_check_of_a_file_names_the_task_and_the_arms_that_suit_it(
     found = client.get(f"/api/files/{made.json()['id']}/check").json()
     assert (found["task"], found["text_column"]) == (task, column)
     assert arms <= set(found["arms"])
+    CompareJob(verb="compare", data=made.json()["id"], arms=found["arms"])  # the page asks for them
     assert ("tfidf" in found["arms"]) is (task != "tag")
 
 

@@ -115,6 +115,14 @@ if (!("readOnly" in page.dataset)) {
     const button = [...document.querySelectorAll("button[data-key]")].find((b) => b.dataset.key === event.key.toLowerCase());
     if (button && !button.disabled) { event.preventDefault(); button.click(); }
   });
+  $("study").addEventListener("click", () => guarded(async () => {
+    const name = document.querySelector("h1").textContent.replace(/[^A-Za-z0-9]+/g, "-");
+    const [data, test] = await Promise.all(["chosen", "random"].map(async (part) => {
+      const table = await ask("GET", `${place}/table?part=${part}`);
+      return (await ask("PUT", `/api/files?name=${name}-${part}.csv`, table)).id;
+    }));
+    location.assign(`/new#data=${data}&test=${test}`);
+  }));
   fill();
 }
 status();

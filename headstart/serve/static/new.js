@@ -1,6 +1,7 @@
 import { $, ask, complain, make, shown, time, uploaded } from "/static/studio.js";
 
 let file = null;
+let task = null;  // as the labels look
 
 function options(select, names, chosen, none) {
   select.replaceChildren(...(none ? [make("option", none, { value: "" })] : []), ...names.map((name) => make("option", shown(name), { value: name })));
@@ -11,7 +12,11 @@ async function known() {
   const files = await ask("GET", "/api/files");
   $("known-part").hidden = !files.length;
   $("known").replaceChildren(make("option", "choose", { value: "" }), ...files.map((f) => make("option", shown(f.name), { value: f.id })));
-  $("corpus").replaceChildren(make("option", "no", { value: "" }), ...files.map((f) => make("option", shown(f.name), { value: f.id })));
+  for (const [name, none] of [["corpus", "no"], ["test", "a part of the file"]]) {
+    const chosen = $(name).value;
+    $(name).replaceChildren(make("option", none, { value: "" }), ...files.map((f) => make("option", shown(f.name), { value: f.id })));
+    $(name).value = chosen;
+  }
 }
 
 async function bases() {
@@ -34,7 +39,12 @@ async function check(columns = {}) {
   $("counts").textContent = `${part.rows} rows; ${labels.join(", ")}.`;
   $("warnings").replaceChildren(...[...found.notes, ...found.check.warnings].map((text) => make("li", shown(text))));
   $("warnings").hidden = !$("warnings").children.length;
-  for (const box of document.querySelectorAll("input[name=arm]")) box.checked = found.arms.includes(box.value);
+  task = columns.task ? task : found.task;
+  $("task").value = found.task;
+  for (const box of document.querySelectorAll("input[name=arm]")) {
+    box.checked = found.arms.includes(box.value);
+    (box.checked ? $("arms") : $("other-arms")).append(box.closest("label"));
+  }
   $("rows").replaceChildren(...found.rows.map((row) => {
     const line = make("tr");
     line.append(make("td", shown(row.text), { class: "text", dir: "auto" }), make("td", shown(row.label), { "data-name": "label" }));
@@ -54,6 +64,8 @@ function body() {
   job.labels = labels.map((word) => (word === "all" ? word : Number(word)));
   for (const [name, place] of [["text_column", "text-column"], ["label_column", "label-column"], ["name", "name"]]) if ($(place).value) job[name] = $(place).value;
   for (const [name, place] of [["epochs", "epochs"], ["least_steps", "least-steps"]]) if ($(place).value) job[name] = Number($(place).value);
+  if ($("task").value !== task) job.task = $("task").value;
+  if ($("test").value) job.test = $("test").value;
   if ($("corpus").value) job.corpus = [$("corpus").value];
   for (const [name, place] of [["skip_blank", "skip-blank"], ["clean_labels", "clean-labels"]]) if ($(place).checked) job[name] = true;
   return job;
@@ -69,8 +81,9 @@ if ($("new")) {
   }));
   if ($("file").files.length) $("file").dispatchEvent(new Event("change"));  // chosen before this script was there
   $("known").addEventListener("change", () => guarded(async () => { file = $("known").value || null; if (file) await check(); }));
-  for (const name of ["text-column", "label-column"]) $(name).addEventListener("change", () => guarded(() => {
-    const columns = { text_column: $("text-column").value };
+  for (const name of ["text-column", "label-column", "task"]) $(name).addEventListener("change", () => guarded(() => {
+    const columns = $("text-column").value ? { text_column: $("text-column").value } : {};
+    if (name === "task") columns.task = $("task").value;
     if ($("label-column").value) columns.label_column = $("label-column").value;
     return check(columns);
   }));
@@ -88,5 +101,13 @@ if ($("new")) {
     $("start").disabled = true;
     try { location.assign(`/jobs/${(await ask("POST", "/api/jobs", body())).id}`); } finally { $("start").disabled = false; }
   }); });
-  guarded(async () => { await known(); await bases(); });
+  guarded(async () => {
+    await known();
+    await bases();
+    const given = new URLSearchParams(location.hash.slice(1));  // files that another page has brought
+    if (!given.get("data") || file) return;
+    file = $("known").value = given.get("data");
+    $("test").value = given.get("test") || "";
+    await check();
+  });
 }
