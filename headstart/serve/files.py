@@ -28,7 +28,7 @@ from headstart.study.plan import usual_arms
 from headstart.text.classes import found_task
 from headstart.text.data_check import check_data
 from headstart.text.files import Reading
-from headstart.text.hygiene import HygieneReport
+from headstart.text.hygiene import NO_CLASSES, HygieneReport
 from headstart.text.read import LABEL_COLUMNS, TEXT_COLUMNS, read_examples
 from headstart.text.tables import find_column, header_of, is_table
 from headstart.text.tagged import COLUMNS as TAGGED
@@ -131,6 +131,8 @@ class Files:
                 columns = [text_column, *columns]
         tagged = is_tagged(file.path, named, label_column, reading)
         task = task or ("tag" if tagged else found_task(Counter(e.label for e in examples), label_column)[0])
+        if task != "classify":
+            report = {**report, "warnings": [told for told in report["warnings"] if not told.startswith(NO_CLASSES)]}
         rows: list[PreviewRow] = [{"text": e.text[:SHOWN], "label": e.label} for e in examples[:PREVIEWED]]
         return {
             "columns": columns, "text_column": text_column, "label_column": label_column, "rows": rows, "check": report,

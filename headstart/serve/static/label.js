@@ -117,11 +117,13 @@ if (!("readOnly" in page.dataset)) {
   });
   $("study").addEventListener("click", () => guarded(async () => {
     const name = document.querySelector("h1").textContent.replace(/[^A-Za-z0-9]+/g, "-");
-    const [data, test] = await Promise.all(["chosen", "random"].map(async (part) => {
+    const ids = {};
+    for (const [part, as] of [["chosen", "data"], ["random", "test"]]) {
       const table = await ask("GET", `${place}/table?part=${part}`);
-      return (await ask("PUT", `/api/files?name=${name}-${part}.csv`, table)).id;
-    }));
-    location.assign(`/new#data=${data}&test=${test}`);
+      if ((await table.text()).trim().includes("\n")) ids[as] = (await ask("PUT", `/api/files?name=${name}-${part}.csv`, table)).id;
+    }
+    if (!ids.data) throw new Error("There are no chosen rows with a label yet. Label some more.");
+    location.assign(`/new#${new URLSearchParams(ids)}`);
   }));
   fill();
 }

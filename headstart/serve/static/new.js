@@ -1,5 +1,6 @@
 import { $, ask, complain, make, shown, time, uploaded } from "/static/studio.js";
 
+let atHand = Promise.resolve([]);  // the bases
 let file = null;
 let task = null;  // as the labels look
 
@@ -27,6 +28,17 @@ async function bases() {
     label.append(box, ` ${shown(base.name)} (${base.kind}) `);
     return label;
   }));
+  return found;
+}
+
+// A base to begin with, where none is chosen: a pretrained one if there is any, or a shape to train from scratch.
+function suggest(found, task) {
+  if (document.querySelector("input[name=base]:checked")) return;
+  const best = found.find((base) => base.name === "minilm") || found.find((base) => base.kind === "pack") || found.find((base) => base.kind === "run");
+  const shape = found.find((base) => base.name === (task === "tag" ? "bert" : "gpt"));
+  document.querySelector(`input[name=base][value="${(best || shape).id}"]`).checked = true;
+  $("none-at-hand").hidden = Boolean(best);
+  if (!best) for (const box of document.querySelectorAll("input[name=arm]")) box.checked = box.checked && !["frozen", "full", "bi-encoder"].includes(box.value);
 }
 
 async function check(columns = {}) {
@@ -50,6 +62,7 @@ async function check(columns = {}) {
     line.append(make("td", shown(row.text), { class: "text", dir: "auto" }), make("td", shown(row.label), { "data-name": "label" }));
     return line;
   }));
+  suggest(await atHand, found.task);
   $("check-part").hidden = $("plan-part").hidden = false;
 }
 
@@ -72,6 +85,7 @@ function body() {
 }
 
 if ($("new")) {
+  atHand = bases();
   $("file").addEventListener("change", () => guarded(async () => {
     const made = await uploaded($("file"), $("upload"));
     if (!made) return;
@@ -103,7 +117,7 @@ if ($("new")) {
   }); });
   guarded(async () => {
     await known();
-    await bases();
+    await atHand;
     const given = new URLSearchParams(location.hash.slice(1));  // files that another page has brought
     if (!given.get("data") || file) return;
     file = $("known").value = given.get("data");
