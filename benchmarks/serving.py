@@ -4,7 +4,7 @@ python -m benchmarks.serving RUN [--seconds 20] [--clients 32]
 
 RUN is a finished classifier. Three servers in turn, each in a process of its own: Headstart's, the same with one text in a forward pass,
 and a plain FastAPI route around a transformers pipeline with the exported model. Requests are the same.
-Then ten times as many clients as the server takes at once, for a third of the time: how many are refused, and how soon; the memory of the server
+Then ten times as many clients as the server takes at once, for a third of the time (15 s at the least): how many are refused, and how soon; the memory of the server
 before and after; and what one client measures afterwards.
 """
 
@@ -147,7 +147,7 @@ def main() -> None:
             rate, p50, p99, errors = measure(code, arguments, port, clients, args.seconds, run.name)
             rows.append(f"| {name} | {clients} | {rate:.0f} | {p50:.1f} | {p99:.1f} | {errors} |")
     sys.stdout.write("\n".join(rows) + "\n\n")
-    sys.stdout.write(overload(folder, 8705, args.seconds / 3, run.name) + "\n")
+    sys.stdout.write(overload(folder, 8705, max(15, args.seconds / 3), run.name) + "\n")
 
 
 if __name__ == "__main__":

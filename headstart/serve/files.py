@@ -22,7 +22,7 @@ from headstart.data import LabelledConfig, Task
 from headstart.errors import DataError
 from headstart.regular_file import read_regular
 from headstart.runs.disk import attempt, make_folder, sync_folder, write_file
-from headstart.serve.problems import Refused
+from headstart.serve.problems import Refused, scrubbed
 from headstart.serve.settings import OWN
 from headstart.study.plan import usual_arms
 from headstart.text.classes import found_task
@@ -136,7 +136,7 @@ class Files:
         rows: list[PreviewRow] = [{"text": e.text[:SHOWN], "label": e.label} for e in examples[:PREVIEWED]]
         return {
             "columns": columns, "text_column": text_column, "label_column": label_column, "rows": rows, "check": report,
-            "notes": reading.notes(), "task": task, "arms": list(usual_arms(task, paired)),
+            "notes": [scrubbed(note, self.folder.parent) for note in reading.notes()], "task": task, "arms": list(usual_arms(task, paired)),
         }  # fmt: skip
 
     def _upload(self, place: Path) -> Upload:
