@@ -4,6 +4,8 @@ python -m benchmarks.serving RUN [--seconds 20] [--clients 32]
 
 RUN is a finished classifier. Three servers in turn, each in a process of its own: Headstart's, the same with one text in a forward pass,
 and a plain FastAPI route around a transformers pipeline with the exported model. Requests are the same.
+Then ten times as many clients as the server takes at once, for a third of the time (15 s at the least): how many are refused, and how soon; the memory of the server
+before and after; and what one client measures afterwards.
 """
 
 from __future__ import annotations
@@ -11,12 +13,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
+
+from headstart.serve.settings import Limits
 
 TEXT = "the food was cold and the service was slow, but we will come back for the cake"
 OURS = """
@@ -64,21 +70,56 @@ async def load(port: int, clients: int, seconds: float, model: str) -> tuple[flo
     return len(took) / seconds, 1000 * cuts[49], 1000 * cuts[98], sum(status != 200 for status in statuses)
 
 
+def _wait(port: int) -> None:
+    for _ in range(600):
+        try:
+            asyncio.run(asyncio.wait_for(asyncio.open_connection("127.0.0.1", port), 1))
+            return
+        except OSError:
+            time.sleep(0.1)
+
+
 def measure(
     code: str, arguments: list[str], port: int, clients: int, seconds: float, model: str
 ) -> tuple[float, float, float, int]:
     child = subprocess.Popen([sys.executable, "-c", code, *arguments])
     try:
-        for _ in range(600):
-            try:
-                asyncio.run(asyncio.wait_for(asyncio.open_connection("127.0.0.1", port), 1))
-                break
-            except OSError:
-                time.sleep(0.1)
+        _wait(port)
         return asyncio.run(load(port, clients, seconds, model))
     finally:
         child.kill()
         child.wait()
+
+
+def overload(folder: Path, port: int, seconds: float, model: str) -> str:
+    """A sentence about ten times the load that the server takes at once."""
+    child = subprocess.Popen([sys.executable, "-c", OURS, str(folder), str(port), "64"])
+    try:
+        _wait(port)
+        rate, p50, _, _ = asyncio.run(load(port, 1, 5, model))
+        before = _memory(child.pid)
+        took: list[float] = []
+        statuses: list[int] = []
+        body, until = json.dumps({"inputs": TEXT, "model": model}).encode(), time.monotonic() + seconds
+
+        async def flood() -> None:
+            await asyncio.gather(*(client(port, body, until, took, statuses) for _ in range(10 * Limits().at_once)))
+
+        asyncio.run(flood())
+        after, counts = _memory(child.pid), Counter(statuses)
+        refused = [second for second, status in zip(took, statuses, strict=True) if status == 429]
+        later, p50_later, _, errors = asyncio.run(load(port, 1, 5, model))
+        return (
+            f"{10 * Limits().at_once} clients for {seconds:.0f} s: answers by status {dict(sorted(counts.items()))}; refused after {1000 * statistics.median(refused or [0]):.0f} ms (median); "
+            f"memory {before >> 20} MB before, {after >> 20} MB after; one client {rate:.0f} requests/s (p50 {p50:.1f} ms) before, {later:.0f} (p50 {p50_later:.1f} ms) after, {errors} errors."
+        )
+    finally:
+        child.kill()
+        child.wait()
+
+
+def _memory(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def main() -> None:
@@ -105,7 +146,8 @@ def main() -> None:
         for name, code, arguments, port, clients in cases:
             rate, p50, p99, errors = measure(code, arguments, port, clients, args.seconds, run.name)
             rows.append(f"| {name} | {clients} | {rate:.0f} | {p50:.1f} | {p99:.1f} | {errors} |")
-    sys.stdout.write("\n".join(rows) + "\n")
+    sys.stdout.write("\n".join(rows) + "\n\n")
+    sys.stdout.write(overload(folder, 8705, max(15, args.seconds / 3), run.name) + "\n")
 
 
 if __name__ == "__main__":

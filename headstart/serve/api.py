@@ -15,6 +15,7 @@ from fastapi import Path as InPath
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 from headstart import __version__
+from headstart.data import Task
 from headstart.errors import ModelError, StepFailed
 from headstart.runs.record_shapes import StudyResults
 from headstart.runs.records import read_json
@@ -47,11 +48,13 @@ async def healthz() -> dict[str, str]:
 
 @router.get("/version", tags=["health"])
 async def version() -> dict[str, str]:
+    """The version of Headstart."""
     return {"version": __version__}
 
 
 @router.get("/metrics", tags=["health"])
 async def metrics(request: Request) -> PlainTextResponse:
+    """Requests, times, queue and memory, as Prometheus reads them."""
     studio = studio_of(request)
     gauges = {
         "waiting": studio.worker.waiting,
@@ -76,19 +79,25 @@ async def put_file(request: Request, name: Annotated[str, Query(min_length=1, ma
 
 @router.get("/api/files")
 def list_files(request: Request) -> list[FileFacts]:
+    """The uploaded files, newest first."""
     return [_file(upload) for upload in studio_of(request).files.all()]
 
 
 @router.get("/api/files/{file}/check")
 def check_file(
-    request: Request, file: FileIdPath, text_column: ColumnName = None, label_column: ColumnName = None
+    request: Request,
+    file: FileIdPath,
+    text_column: ColumnName = None,
+    label_column: ColumnName = None,
+    task: Annotated[Task | None, Query()] = None,
 ) -> Response:
-    """The first rows, the columns that were found, and what `headstart data check` reports."""
-    return _json(studio_of(request).files.preview(file, text_column, label_column))
+    """The first rows, the columns and the task that were found, and what `headstart data check` reports."""
+    return _json(studio_of(request).files.preview(file, text_column, label_column, task))
 
 
 @router.delete("/api/files/{file}", status_code=204)
 def delete_file(request: Request, file: FileIdPath) -> Response:
+    """Remove an uploaded file."""
     studio = studio_of(request)
     studio.must_write()
     studio.files.remove(file)
@@ -154,11 +163,13 @@ def start_job(request: Request, job: Annotated[JobRequest, Body()]) -> JSONRespo
 
 @router.get("/api/jobs")
 def list_jobs(request: Request) -> Response:
+    """The jobs that were started here, and those that run in the folder."""
     return _json(studio_of(request).jobs.all())
 
 
 @router.get("/api/jobs/{job}")
 def get_job(request: Request, job: Id) -> Response:
+    """How far a job has come, its notes and its error."""
     return _json(studio_of(request).jobs.get(job))
 
 
@@ -182,6 +193,7 @@ def stop_job(request: Request, job: Id) -> Response:
 
 @router.post("/api/jobs/{job}/resume", status_code=202)
 def resume_job(request: Request, job: Id) -> Response:
+    """Go on with a job that was stopped or killed."""
     studio = studio_of(request)
     studio.must_write()
     studio.jobs.resume(job)
@@ -197,6 +209,7 @@ def list_runs(request: Request) -> Response:
 
 @router.get("/api/runs/{run}")
 def get_run(request: Request, run: Id) -> Response:
+    """A run or study, with its result."""
     studio = studio_of(request)
     entry = studio.registry.entry(run)
     found = _entry(entry, studio.registry.folder)

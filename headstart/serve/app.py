@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from headstart import __version__
 from headstart.errors import UserError
-from headstart.serve import api, label, openai, pages, scoring, search, translation
+from headstart.serve import api, label, openai, pages, scoring, search, table, translation
 from headstart.serve.guard import Guard, Stop
 from headstart.serve.problems import BUG, error_schema, invalid, problem, scrubbed, status_of
 from headstart.serve.settings import Settings
@@ -46,6 +46,7 @@ def make_app(settings: Settings) -> ASGIApp:
         api.router,
         openai.router,
         scoring.router,
+        table.router,
         translation.router,
         search.router,
         label.router,

@@ -17,7 +17,7 @@ from headstart.serve.requests import CompareJob, FinetuneJob, LabellingRequest, 
 
 Job = CompareJob | PretrainJob | FinetuneJob
 VALUES = {  # flags of one value, by the field that gives it
-    "text_column": "--text-column", "label_column": "--label-column", "seeds": "--seeds", "epochs": "--epochs", "unit": "--unit",
+    "text_column": "--text-column", "label_column": "--label-column", "task": "--task", "seeds": "--seeds", "epochs": "--epochs", "unit": "--unit",
     "size": "--size", "steps": "--steps", "objective": "--objective", "minutes": "--minutes", "lr": "--lr", "seed": "--seed",
     "init": "--init", "train": "--train",
 }  # fmt: skip

@@ -22,13 +22,13 @@ from headstart.data import LabelledConfig, Task
 from headstart.errors import DataError
 from headstart.regular_file import read_regular
 from headstart.runs.disk import attempt, make_folder, sync_folder, write_file
-from headstart.serve.problems import Refused
+from headstart.serve.problems import Refused, scrubbed
 from headstart.serve.settings import OWN
 from headstart.study.plan import usual_arms
 from headstart.text.classes import found_task
 from headstart.text.data_check import check_data
 from headstart.text.files import Reading
-from headstart.text.hygiene import HygieneReport
+from headstart.text.hygiene import NO_CLASSES, HygieneReport
 from headstart.text.read import LABEL_COLUMNS, TEXT_COLUMNS, read_examples
 from headstart.text.tables import find_column, header_of, is_table
 from headstart.text.tagged import COLUMNS as TAGGED
@@ -111,8 +111,10 @@ class Files:
     def remove(self, wanted: str) -> None:
         shutil.rmtree(self.get(wanted).path.parent)
 
-    def preview(self, wanted: str, text_column: str | None = None, label_column: str | None = None) -> Preview:
-        """The first rows, the columns that were found, and what `headstart data check` reports."""
+    def preview(
+        self, wanted: str, text_column: str | None = None, label_column: str | None = None, task: Task | None = None
+    ) -> Preview:
+        """The first rows, the columns and the task that were found, and what `headstart data check` reports."""
         file, reading, named = self.get(wanted), Reading(LabelledConfig(train="")), text_column
         report = check_data({"train": str(file.path)}, "line", text_column, label_column, reading)
         examples = read_examples(file.path, "line", text_column, label_column, reading)
@@ -128,11 +130,13 @@ class Files:
                 text_column = ",".join(find_column(header, column)[0] for column in both)
                 columns = [text_column, *columns]
         tagged = is_tagged(file.path, named, label_column, reading)
-        task = "tag" if tagged else found_task(Counter(e.label for e in examples), label_column)[0]
+        task = task or ("tag" if tagged else found_task(Counter(e.label for e in examples), label_column)[0])
+        if task != "classify":
+            report = {**report, "warnings": [told for told in report["warnings"] if not told.startswith(NO_CLASSES)]}
         rows: list[PreviewRow] = [{"text": e.text[:SHOWN], "label": e.label} for e in examples[:PREVIEWED]]
         return {
             "columns": columns, "text_column": text_column, "label_column": label_column, "rows": rows, "check": report,
-            "notes": reading.notes(), "task": task, "arms": list(usual_arms(task, paired)),
+            "notes": [scrubbed(note, self.folder.parent) for note in reading.notes()], "task": task, "arms": list(usual_arms(task, paired)),
         }  # fmt: skip
 
     def _upload(self, place: Path) -> Upload:

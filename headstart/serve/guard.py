@@ -21,6 +21,7 @@ from headstart.serve.metrics import Metrics
 from headstart.serve.problems import BUG, OVERLOADED, problem
 from headstart.serve.settings import Settings
 from headstart.strict_json import to_json
+from headstart.text.visible import shown
 
 SAFE = ("GET", "HEAD")
 OPEN = ("/healthz", "/ping")  # without a token; beside them only the files below /static/
@@ -231,7 +232,7 @@ class Guard:
         """One line of JSON for each request: no query, no header, so no token."""
         route = getattr(scope.get("route"), "path", "other")
         self.metrics.request(scope["method"], route, status, seconds)
-        told = {"method": scope["method"], "path": scope["path"], "status": status, "ms": round(1000 * seconds), "id": request_id}  # fmt: skip
+        told = {"method": scope["method"], "path": shown(scope["path"]), "status": status, "ms": round(1000 * seconds), "id": request_id}  # fmt: skip
         _log.info("%s", to_json(told))
 
 

@@ -41,6 +41,7 @@ def list_models(request: Request) -> ModelList:
 
 @router.get("/models/{model}")
 def get_model(request: Request, model: str) -> ModelCard:
+    """A model by its id, or by its name."""
     return _described(studio_of(request).registry.model(model))
 
 

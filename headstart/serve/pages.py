@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +16,7 @@ from fastapi import Path as InPath
 from starlette.responses import HTMLResponse, Response
 
 from headstart import __version__
+from headstart.data import Task
 from headstart.errors import ModelError
 from headstart.quantities import data_size, duration
 from headstart.regular_file import read_regular
@@ -23,8 +25,10 @@ from headstart.runs.run import Run
 from headstart.serve.registry import ID, Entry, Model
 from headstart.serve.studio import Studio, studio_of
 from headstart.show.page import templates
-from headstart.study.plan import ARMS, USUAL
+from headstart.study.arm_words import TRAINED, WORDS
+from headstart.study.plan import ARMS
 from headstart.study.verdict import headline
+from headstart.targets.tasks import TARGETS
 from headstart.text.visible import shown
 
 if TYPE_CHECKING:
@@ -35,6 +39,14 @@ if TYPE_CHECKING:
 router = APIRouter(include_in_schema=False)
 Id = Annotated[str, InPath(pattern=ID)]
 MOST_REPORT = 64 << 20  # bytes
+TASKS: dict[Task, str] = {  # what a label is
+    "classify": "one class", "multilabel": "several labels", "regression": "a number", "ordinal": "a grade, such as 1 to 5 stars",
+    "tag": "a tag for each word",
+}  # fmt: skip
+OF_TASKS: dict[str, str] = {  # what a fine-tuned model is called, where it gives no class
+    "multilabel": "a classifier of several labels", "regression": "a model of numbers", "ordinal": "a classifier of ordered classes",
+    "tag": "a tagger of words",
+}  # fmt: skip
 # Figures carry their colours as style attributes. These two documents have an origin of their own, without cookies.
 REPORT = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox"  # fmt: skip
 INSIDE = "default-src 'none'; script-src {script}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox allow-scripts"  # fmt: skip
@@ -62,7 +74,7 @@ def home(request: Request) -> HTMLResponse:
     running = [job for job in studio.jobs.all() if job["state"] in ("starting", "running")]
     studies = [(entry, _headline(entry)) for entry in entries if entry.kind == "study"]
     models = {model.id for model in studio.registry.models()}
-    runs = [entry for entry in entries if entry.kind == "run"]
+    runs = [(entry, *_told(entry)) for entry in entries if entry.kind == "run"]
     return page(
         request, "home.html.j2", title="Runs and studies", studies=studies, runs=runs, running=running, models=models
     )
@@ -72,9 +84,28 @@ def _headline(entry: Entry) -> str:
     return headline(entry.record["verdict"]) if entry.record.get("verdict") else ""
 
 
+def _told(entry: Entry) -> tuple[str, tuple[str, float] | None]:
+    """What a run made, and the first score of its task on the test rows, with its value."""
+    job, result = entry.record["job"], dict[str, Any]()
+    with suppress(ModelError):  # damaged; the table tells
+        result = Run(entry.path).read_json("result.json") if entry.finished else {}
+    noun, test = KINDS[job].noun if job in KINDS else str(job or "?"), result.get("test") or {}
+    match job:
+        case "finetune":
+            task = result.get("task", "classify")
+            key, title = next(iter(TARGETS[task].titles.items()))
+            return OF_TASKS.get(task, noun), (title, test[key]) if test.get(key) is not None else None
+        case "translate" if "exact_match" in test:
+            return noun, ("exact matches", test["exact_match"]["value"])
+        case "match" if entry.record["test_recall@5"] is not None:
+            return noun, ("recall@5", entry.record["test_recall@5"])
+    return noun, None
+
+
 @router.get("/new")
 def new_study(request: Request) -> HTMLResponse:
-    return page(request, "new.html.j2", title="New study", arms=[arm for arm in ARMS if arm != "last:K"], default=USUAL)  # fmt: skip
+    arms = {arm: TRAINED.get(arm) or WORDS.get(arm, "") for arm in ARMS if arm != "last:K"}
+    return page(request, "new.html.j2", title="New study", arms=arms, tasks=TASKS)
 
 
 @router.get("/jobs")
@@ -122,9 +153,17 @@ def study_page(request: Request, study: Id) -> HTMLResponse:
     studio = studio_of(request)
     entry = _entry(studio, study, "study")
     results = Results.model_validate_json(_bytes(entry.path / "results.json")).shown() if entry.finished else None
-    models = [model for model in studio.registry.models() if model.path.is_relative_to(entry.path)]
+    models = [(m, _cell(m)) for m in studio.registry.models() if m.path.is_relative_to(entry.path)]
     report = (entry.path / "report.html").is_file()
     return page(request, "study.html.j2", title=entry.name, entry=entry, results=results, models=models, report=report)
+
+
+def _cell(model: Model) -> str:
+    """A model of a study in words; its folder is named ARM~LABELS~SEED."""
+    name, *more = model.path.name.split("~")
+    if len(more) != 2:
+        return name
+    return f"{name}, {more[0]} labels, seed {more[1]}"
 
 
 @router.get("/studies/{study}/report")
@@ -143,7 +182,8 @@ def model_page(request: Request, model: Id) -> HTMLResponse:
     noun = KINDS[found.job].noun if found.job in KINDS else found.job
     others = [other for other in studio.registry.models() if other.job == found.job and other.id != found.id]
     described = json.loads(read_regular(found.path / "model" / "config.json")) if found.job == "finetune" else {}
-    paired = described.get("headstart", {}).get("paired") is True
+    told = described.get("headstart", {})
+    paired, noun = told.get("paired") is True, OF_TASKS.get(told.get("task"), noun)
     return page(
         request, "model.html.j2", title=found.name, model=found, noun=noun, size=data_size(size), address=studio.settings.address,
         token=studio.settings.token is not None, others=others, paired=paired, examples=_examples(found, paired),
@@ -177,7 +217,7 @@ async def inside(
     found = await studio.model(model)
 
     def look(texts: list[str]) -> list[str]:
-        return [studio.models.inspect(found, one, tokens).html() for one in texts]
+        return [replace(studio.models.inspect(found, one, tokens), model=found.name).html() for one in texts]
 
     seen = await studio.answers(request, found, f"inside {tokens}", look, [text])
     script = re.search(r"script-src ('sha256-[\w+/=]+')", seen[0])  # the page names the hash of its script

@@ -6,9 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from headstart.data import Task
 from headstart.serve.files import FILE_ID
 from headstart.serve.registry import ID
 from headstart.serve.settings import Limits
+from headstart.study.plan import ARM
 
 LIMITS = Limits()
 Text = Annotated[str, Field(max_length=LIMITS.text)]
@@ -132,6 +134,13 @@ class InspectRequest(Body):
     tokens: Annotated[int, Field(ge=0, le=64)] = 0
 
 
+class TableRequest(Body):
+    """An uploaded table whose rows are to be labelled."""
+
+    data: FileId
+    text_column: Column | None = None  # of pairs, both with a comma; found by its name
+
+
 class Rows(Body):
     """Labelled rows, by the ids of uploaded files."""
 
@@ -140,13 +149,14 @@ class Rows(Body):
     test: FileId | None = None
     text_column: Column | None = None
     label_column: Column | None = None
+    task: Task | None = None  # found in the labels
     skip_blank: bool = False
     clean_labels: bool = False
     any_labels: bool = False
     balanced: bool = False
 
 
-Arm = Annotated[str, Field(pattern=r"^(majority|tfidf|static|lexicon|scratch|frozen|contrastive|last:[1-9][0-9]?|lora|full|hybrid|stack|most-frequent-tag|crf|zero-shot|prompt|prompt:frozen|prompt:lora)$")]  # fmt: skip
+Arm = Annotated[str, Field(pattern=rf"^({ARM})$", max_length=20)]
 Base = Annotated[str, Field(pattern=ID)]  # an id of GET /api/bases
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")]
 Size = Literal["nano", "micro", "mini", "small", "medium"]

@@ -60,6 +60,7 @@ async def predict(request: Request, asked: PredictRequest) -> list[Scored] | lis
 
 @router.post("/embed")
 async def embed(request: Request, asked: EmbedRequest) -> list[list[float]]:
+    """One vector for each text."""
     studio = studio_of(request)
     model = await studio.model(asked.model, "pretrain", "finetune")
     texts = [asked.inputs] if isinstance(asked.inputs, str) else list(asked.inputs)
@@ -144,6 +145,7 @@ async def tokenize(request: Request, asked: TokenizeRequest) -> Tokenized:
 
 @router.post("/detokenize")
 async def detokenize(request: Request, asked: DetokenizeRequest) -> Detokenized:
+    """The text of ids."""
     _, saved = await _tokenizer(request, asked.model)
     if any(i > saved.tokenizer.largest for i in asked.tokens):
         raise DataError(f"A token id is not among 0 to {saved.tokenizer.largest}.", "DATA_TOKENS")
@@ -152,6 +154,7 @@ async def detokenize(request: Request, asked: DetokenizeRequest) -> Detokenized:
 
 @router.get("/tokenizer_info")
 async def tokenizer_info(request: Request, model: str | None = None) -> TokenizerInfo:
+    """The special tokens of a model, and how long its texts may be."""
     found, saved = await _tokenizer(request, model)
     t = saved.tokenizer
     return {

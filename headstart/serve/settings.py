@@ -28,6 +28,7 @@ class Limits:
     text: int = 100_000  # characters of one text
     tokens: int = 1024  # to generate
     seconds: float = 60.0  # that a request may take
+    table: float = 900.0  # seconds that labelling a table may take
     header_seconds: float = 10.0  # until the headers of a request are there
     at_once: int = 256  # requests that are being answered or wait
     stall: float = 30.0  # seconds without a byte of a body

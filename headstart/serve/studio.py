@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from fastapi import Request
 
@@ -21,6 +22,7 @@ from headstart.serve.registry import Model, Registry
 from headstart.serve.settings import Settings
 from headstart.serve.worker import Worker
 
+T = TypeVar("T")
 GONE = 0.2  # seconds between two looks whether the client is still there
 
 
@@ -34,6 +36,7 @@ class Studio:
     models: Models
     worker: Worker
     labellings: Labellings
+    tables: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(1))  # labelled at a time
 
     @classmethod
     def open(cls, settings: Settings) -> Studio:
@@ -53,17 +56,20 @@ class Studio:
     ) -> list[Any]:
         """What `call` gives for each item, together with other requests for `what` of the same model."""
         future = self.worker.submit((what, model.id, model.made), call, items)
-        waiting = asyncio.ensure_future(asyncio.wrap_future(future))
-        deadline = time.monotonic() + self.settings.limits.seconds
+        return await self.waited(request, asyncio.wrap_future(future), self.settings.limits.seconds)
+
+    async def waited(self, request: Request, waiting: asyncio.Future[T], seconds: float) -> T:
+        """The result of what a request waits for, unless its client goes or the time is up."""
+        deadline = time.monotonic() + seconds
         while True:
             done, _ = await asyncio.wait({waiting}, timeout=GONE)
             if done:
                 return waiting.result()
             if await request.is_disconnected():
-                future.cancel()
+                waiting.cancel()
                 raise Refused("The client has gone.", "GONE")
             if time.monotonic() > deadline:
-                future.cancel()
+                waiting.cancel()
                 raise Refused(LATE, "LATE")
 
     async def steps(self, request: Request, start: Callable[[], Iterator[Any]]) -> AsyncIterator[Any]:

@@ -32,3 +32,17 @@ SHORT = {
     "majority": "the majority class",
     "constant": "a constant answer",
 }
+TRAINED = {  # what a page says of the arms that start from a base
+    "scratch": "the shape of the base, not pretrained",
+    "frozen": "a new head on the base as it is",
+    "full": "the whole base, fine-tuned",
+    "lora": "the base with LoRA adapters",
+    "contrastive": "the base, fine-tuned on pairs of rows (SetFit)",
+    "hybrid": "the base as it is, and TF-IDF",
+    "stack": "the fine-tuned base, and TF-IDF",
+    "bi-encoder": "both texts by the base as it is",
+    "zero-shot": "the probabilities of the label words, without labels",
+    "prompt": "the base, fine-tuned on a prompt",
+    "prompt:frozen": "a new head at the end of a prompt",
+    "prompt:lora": "LoRA adapters on a prompt",
+}

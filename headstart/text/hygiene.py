@@ -27,6 +27,7 @@ from headstart.text.text_pair import lacks_text
 from headstart.text.tokenizer import Tokenizer
 
 MOST_ROWS, MOST_WORDS = 400_000, 12_000_000  # beyond either, contained and near duplicates are not looked for
+NO_CLASSES = "These may be no classes: "  # how the note begins that says why
 SHOWN = 20  # examples of each finding
 SHOWN_LABELS = 5  # in a warning
 UNEVEN = 2.0  # times as many rows of the majority class as of the rarest: macro-F1 leads
@@ -288,7 +289,7 @@ def _warnings(report: HygieneReport, splits: Splits, task: Task) -> list[str]:
     first = next((part["labels"] for part in report["splits"].values()), {})
     known = {label: count for label, count in first.items() if not is_blank(label)}
     if task == "classify" and (why := not_classes(known)):
-        notes.append(f"These may be no classes: {why}")
+        notes.append(f"{NO_CLASSES}{why}")
     labels = sorted({label for part in report["splits"].values() for label in part["labels"] if not is_blank(label)})
     notes += _spelling(labels)
     single = [label for label, count in first.items() if count == 1 and len(labels) > 1 and label in labels]

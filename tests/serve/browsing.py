@@ -87,9 +87,9 @@ def picture(page: Any, name: str) -> None:
         page.emulate_media(color_scheme=scheme)
         parts.append(Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB"))
     page.set_viewport_size(size)
-    height = min(1600, max(part.height for part in parts))
+    height = min(1400, max(part.height for part in parts))
     joined = Image.new("RGB", (sum(part.width for part in parts) + 40, height), "#888")
     for part, left in zip(parts, (0, 1220, 2440), strict=True):
         joined.paste(part.crop((0, 0, part.width, min(part.height, height))), (left, 0))
     small = joined.resize((joined.width // 2, joined.height // 2), Image.Resampling.LANCZOS)
-    small.quantize(128).save(Path(folder) / f"{name}.png", optimize=True)
+    small.quantize(48).save(Path(folder) / f"studio-{name}.png", optimize=True)

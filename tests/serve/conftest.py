@@ -15,7 +15,9 @@ from typing import Any
 import httpx2
 import pytest
 from starlette.testclient import TestClient
+from typer.testing import CliRunner
 
+from headstart.cli import app
 from headstart.config import FinetuneConfig, PretrainConfig, TranslateConfig
 from headstart.jobs.job import run_job
 from headstart.labelling.start import start as start_session
@@ -88,6 +90,11 @@ def gallery(made: Path, matcher: Path, tmp_path_factory: pytest.TempPathFactory)
         data |= {"task": "ordinal"} if task == "stars" else {}
         more = {"data": data, "epochs": 1, "least_steps": 5, "train": TRAIN}
         run_job(parse(FinetuneConfig, {**small, **more}), folder / task)
+    for task in ("several", "number", "stars"):  # a study of each, without a model
+        words = ["compare", str(folder.parent / f"{task}.jsonl"), "--arms", "constant,tfidf", "--seeds", "1", "--yes"]
+        words += ["--label-column", list(ROWS[task][0])[1], "--out", str(folder / f"study-{task}")]
+        done = CliRunner().invoke(app, [*words, *(["--task", "ordinal"] if task == "stars" else [])])
+        assert done.exit_code == 0, done.output
     pairs = folder.parent / "pairs.tsv"
     pairs.write_text("\n".join(f"{a}{b}\t{b}{a}" for a in ("ba", "do", "ke", "mi", "lu") for b in ("na", "po", "re")))
     words = {"data": {"pairs": [str(pairs)]}, "epochs": 1, "model": {"hidden": 16, "layers": 1}, "train": TRAIN}

@@ -11,6 +11,7 @@ import pytest
 from headstart.config import FinetuneConfig
 from headstart.jobs.job import run_job
 from headstart.schema import parse
+from headstart.serve.requests import CompareJob
 from headstart.text.text_pair import TextPair
 from headstart.use.inspect import Inspector
 from headstart.use.predict import LoadedClassifier
@@ -80,9 +81,12 @@ def test_the_check_of_a_file_names_the_task_and_the_arms_that_suit_it(
     headers = {"content-type": "application/octet-stream"}
     made = client.put(f"/api/files?name={name}", content=text.encode(), headers=headers)
     assert made.status_code in (200, 201), made.text
-    found = client.get(f"/api/files/{made.json()['id']}/check").json()
+    checked = client.get(f"/api/files/{made.json()['id']}/check")
+    found = checked.json()
+    assert str(client.app.app.state.studio.registry.folder) not in checked.text  # R15
     assert (found["task"], found["text_column"]) == (task, column)
     assert arms <= set(found["arms"])
+    CompareJob(verb="compare", data=made.json()["id"], arms=found["arms"])  # the page asks for them
     assert ("tfidf" in found["arms"]) is (task != "tag")
 
 

@@ -115,6 +115,16 @@ if (!("readOnly" in page.dataset)) {
     const button = [...document.querySelectorAll("button[data-key]")].find((b) => b.dataset.key === event.key.toLowerCase());
     if (button && !button.disabled) { event.preventDefault(); button.click(); }
   });
+  $("study").addEventListener("click", () => guarded(async () => {
+    const name = document.querySelector("h1").textContent.replace(/[^A-Za-z0-9]+/g, "-");
+    const ids = {};
+    for (const [part, as] of [["chosen", "data"], ["random", "test"]]) {
+      const table = await ask("GET", `${place}/table?part=${part}`);
+      if ((await table.text()).trim().includes("\n")) ids[as] = (await ask("PUT", `/api/files?name=${name}-${part}.csv`, table)).id;
+    }
+    if (!ids.data) throw new Error("There are no chosen rows with a label yet. Label some more.");
+    location.assign(`/new#${new URLSearchParams(ids)}`);
+  }));
   fill();
 }
 status();

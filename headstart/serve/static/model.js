@@ -1,4 +1,4 @@
-import { $, ask, complain, make, shown } from "/static/studio.js";
+import { $, ask, complain, make, shown, uploaded } from "/static/studio.js";
 
 const page = $("model");
 const id = page.dataset.id;
@@ -59,12 +59,29 @@ function submitted(form, work) {
   });
 }
 
+if ($("whole")) {
+  submitted("whole", async () => {
+    $("labelled").hidden = $("label-file").disabled = true;
+    try {
+      const made = await uploaded($("file"), $("upload"));
+      if (!made) return;
+      $("upload").textContent = `Labelling ${shown(made.name)} ...`;
+      const body = { data: made.id, ...($("text-column").value ? { text_column: $("text-column").value } : {}) };
+      const link = make("a", "Download the labelled file", { href: URL.createObjectURL(await ask("POST", `/api/models/${id}/table`, body)), download: `labelled-${made.name}`, class: "button" });
+      $("upload").textContent = "Every row is labelled.";
+      $("labelled").replaceChildren(link);
+      $("labelled").hidden = false;
+    } catch (error) { $("upload").textContent = ""; throw error; } finally { $("label-file").disabled = false; }
+  });
+}
+
 if (page.dataset.job === "pretrain") {
   submitted("generate", async () => {
     const number = (name) => Number($(name).value);
     const body = { model: id, prompt: $("text").value, max_tokens: number("tokens"), temperature: number("temperature"), top_k: number("top-k"), seed: number("seed"), logprobs: 6 };
     const { choices } = await ask("POST", "/v1/completions", body);
     $("generated").textContent = shown($("text").value + choices[0].text);
+    $("generated-notes").textContent = choices[0].finish_reason === "stop" ? "The model ended the text here." : "The text was cut off at this number of tokens.";
     table(choices[0].logprobs);
   });
 }

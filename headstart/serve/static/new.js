@@ -1,6 +1,8 @@
 import { $, ask, complain, make, shown, time, uploaded } from "/static/studio.js";
 
+let atHand = Promise.resolve([]);  // the bases
 let file = null;
+let task = null;  // as the labels look
 
 function options(select, names, chosen, none) {
   select.replaceChildren(...(none ? [make("option", none, { value: "" })] : []), ...names.map((name) => make("option", shown(name), { value: name })));
@@ -11,7 +13,11 @@ async function known() {
   const files = await ask("GET", "/api/files");
   $("known-part").hidden = !files.length;
   $("known").replaceChildren(make("option", "choose", { value: "" }), ...files.map((f) => make("option", shown(f.name), { value: f.id })));
-  $("corpus").replaceChildren(make("option", "no", { value: "" }), ...files.map((f) => make("option", shown(f.name), { value: f.id })));
+  for (const [name, none] of [["corpus", "no"], ["test", "a part of the file"]]) {
+    const chosen = $(name).value;
+    $(name).replaceChildren(make("option", none, { value: "" }), ...files.map((f) => make("option", shown(f.name), { value: f.id })));
+    $(name).value = chosen;
+  }
 }
 
 async function bases() {
@@ -22,6 +28,17 @@ async function bases() {
     label.append(box, ` ${shown(base.name)} (${base.kind}) `);
     return label;
   }));
+  return found;
+}
+
+// A base to begin with, where none is chosen: a pretrained one if there is any, or a shape to train from scratch.
+function suggest(found, task) {
+  if (document.querySelector("input[name=base]:checked")) return;
+  const best = found.find((base) => base.name === "minilm") || found.find((base) => base.kind === "pack") || found.find((base) => base.kind === "run");
+  const shape = found.find((base) => base.name === (task === "tag" ? "bert" : "gpt"));
+  document.querySelector(`input[name=base][value="${(best || shape).id}"]`).checked = true;
+  $("none-at-hand").hidden = Boolean(best);
+  if (!best) for (const box of document.querySelectorAll("input[name=arm]")) box.checked = box.checked && !["frozen", "full", "bi-encoder"].includes(box.value);
 }
 
 async function check(columns = {}) {
@@ -34,12 +51,18 @@ async function check(columns = {}) {
   $("counts").textContent = `${part.rows} rows; ${labels.join(", ")}.`;
   $("warnings").replaceChildren(...[...found.notes, ...found.check.warnings].map((text) => make("li", shown(text))));
   $("warnings").hidden = !$("warnings").children.length;
-  for (const box of document.querySelectorAll("input[name=arm]")) box.checked = found.arms.includes(box.value);
+  task = columns.task ? task : found.task;
+  $("task").value = found.task;
+  for (const box of document.querySelectorAll("input[name=arm]")) {
+    box.checked = found.arms.includes(box.value);
+    (box.checked ? $("arms") : $("other-arms")).append(box.closest("label"));
+  }
   $("rows").replaceChildren(...found.rows.map((row) => {
     const line = make("tr");
     line.append(make("td", shown(row.text), { class: "text", dir: "auto" }), make("td", shown(row.label), { "data-name": "label" }));
     return line;
   }));
+  suggest(await atHand, found.task);
   $("check-part").hidden = $("plan-part").hidden = false;
 }
 
@@ -54,12 +77,15 @@ function body() {
   job.labels = labels.map((word) => (word === "all" ? word : Number(word)));
   for (const [name, place] of [["text_column", "text-column"], ["label_column", "label-column"], ["name", "name"]]) if ($(place).value) job[name] = $(place).value;
   for (const [name, place] of [["epochs", "epochs"], ["least_steps", "least-steps"]]) if ($(place).value) job[name] = Number($(place).value);
+  if ($("task").value !== task) job.task = $("task").value;
+  if ($("test").value) job.test = $("test").value;
   if ($("corpus").value) job.corpus = [$("corpus").value];
   for (const [name, place] of [["skip_blank", "skip-blank"], ["clean_labels", "clean-labels"]]) if ($(place).checked) job[name] = true;
   return job;
 }
 
 if ($("new")) {
+  atHand = bases();
   $("file").addEventListener("change", () => guarded(async () => {
     const made = await uploaded($("file"), $("upload"));
     if (!made) return;
@@ -69,8 +95,9 @@ if ($("new")) {
   }));
   if ($("file").files.length) $("file").dispatchEvent(new Event("change"));  // chosen before this script was there
   $("known").addEventListener("change", () => guarded(async () => { file = $("known").value || null; if (file) await check(); }));
-  for (const name of ["text-column", "label-column"]) $(name).addEventListener("change", () => guarded(() => {
-    const columns = { text_column: $("text-column").value };
+  for (const name of ["text-column", "label-column", "task"]) $(name).addEventListener("change", () => guarded(() => {
+    const columns = $("text-column").value ? { text_column: $("text-column").value } : {};
+    if (name === "task") columns.task = $("task").value;
     if ($("label-column").value) columns.label_column = $("label-column").value;
     return check(columns);
   }));
@@ -88,5 +115,13 @@ if ($("new")) {
     $("start").disabled = true;
     try { location.assign(`/jobs/${(await ask("POST", "/api/jobs", body())).id}`); } finally { $("start").disabled = false; }
   }); });
-  guarded(async () => { await known(); await bases(); });
+  guarded(async () => {
+    await known();
+    await atHand;
+    const given = new URLSearchParams(location.hash.slice(1));  // files that another page has brought
+    if (!given.get("data") || file) return;
+    file = $("known").value = given.get("data");
+    $("test").value = given.get("test") || "";
+    await check();
+  });
 }

@@ -20,7 +20,8 @@ export async function ask(method, path, body, more = {}) {
     options.body = body instanceof Blob ? body : JSON.stringify(body);
   }
   const answer = await fetch(path, options);
-  const found = answer.status === 204 ? null : await answer.json();
+  const json = (answer.headers.get("content-type") || "").startsWith("application/json");
+  const found = answer.status === 204 ? null : await (json ? answer.json() : answer.blob());
   if (!answer.ok) throw new Error(found && found.error ? found.error.message : `The server answered ${answer.status}.`);
   return found;
 }
