@@ -486,7 +486,11 @@ def test_a_quick_lab_measures_everything_it_promises(name: str, tmp_path: Path) 
     assert not [figure["missing"] for figure in results["figures"] if "missing" in figure]
     assert not [table["missing"] for table in results["tables"] if table["missing"]]
     assert not [answer for answer in results["answers"] if "was not measured" in answer["text"]]
-    assert "This picture was not drawn." not in Path(results["page"]).read_text("utf-8")
+    assert "This figure was not drawn." not in Path(results["page"]).read_text("utf-8")
+    assert results["effects"]
+    for effect in results["effects"]:  # each is there: zero lies outside of its interval, on the side of the claim
+        assert effect["shown"], effect["sentence"]
+    assert len(results["effects"]) == len(open_lab(name)[1].part(quick=True).effect)
 
 
 @pytest.mark.slow
