@@ -45,6 +45,11 @@ class Needed(Frozen):
     source: Line  # where a user gets it
     licence: Line
     quick: Line = ""  # what stands in for it with --quick, so that it is not needed then
+    packs: Line = ""  # what stands in for it without --data
+
+    def wanted(self, given: bool, quick: bool) -> bool:
+        """Whether its files have to be there."""
+        return not (self.quick if quick else self.packs and not given)
 
 
 class Step(Frozen):
@@ -53,10 +58,11 @@ class Step(Frozen):
     command: str = Field(pattern=r"^headstart \S", max_length=10_000)
     # With --quick: a command in its place, or flags with other values; false: left out.
     quick: Annotated[str, Field(max_length=10_000)] | Literal[False] = ""
+    packs: str = Field("", max_length=10_000)  # the same without --data, from packs
 
-    def words(self, quick: bool) -> list[str]:
-        """The command, word by word, without `headstart`."""
-        changed = shlex.split(self.quick) if quick and self.quick else []
+    def words(self, quick: bool, given: bool = True) -> list[str]:
+        """The command, word by word, without `headstart`; `given`: there is a --data."""
+        changed = shlex.split((self.quick if quick else "" if given else self.packs) or "")
         words = shlex.split(self.command)
         if changed[:1] == ["headstart"]:
             return changed[1:]
@@ -67,7 +73,7 @@ class Step(Frozen):
 
     @model_validator(mode="after")
     def commands_are_words(self) -> Self:
-        for command in (self.command, self.quick or ""):
+        for command in (self.command, self.quick or "", self.packs):
             try:
                 shlex.split(command)
             except ValueError as error:
@@ -76,15 +82,16 @@ class Step(Frozen):
 
     @model_validator(mode="after")
     def quick_can_be_applied(self) -> Self:
-        changed = shlex.split(self.quick or "")
-        if changed[:1] != ["headstart"] and (len(changed) % 2 or any(not f.startswith("--") for f in changed[::2])):
-            raise ValueError(f"quick is a whole command, or flags with a value each, not '{self.quick}'")
+        for name, value in (("quick", self.quick or ""), ("packs", self.packs)):
+            changed = shlex.split(value)
+            if changed[:1] != ["headstart"] and (len(changed) % 2 or any(not f.startswith("--") for f in changed[::2])):
+                raise ValueError(f"{name} is a whole command, or flags with a value each, not '{value}'")
         return self
 
     @model_validator(mode="after")
     def commands_are_allowed(self) -> Self:
-        for quick in (False, True):
-            check_command(self.words(quick))
+        for quick, given in ((False, True), (False, False), (True, False)):
+            check_command(self.words(quick, given))
         return self
 
 
@@ -217,7 +224,7 @@ class Lab(Frozen):
     def commands(self, out: str, data: str, quick: bool) -> dict[str, list[str]]:
         """The words of each step's command, by its name, with the two folders in their places."""
         return {
-            step.name: [word.replace("{out}", out).replace("{data}", data) for word in step.words(quick)]
+            step.name: [word.replace("{out}", out).replace("{data}", data) for word in step.words(quick, bool(data))]
             for step in self.steps(quick)
         }
 
@@ -226,7 +233,7 @@ class Lab(Frozen):
         missing = {
             needed: lost
             for needed in self.data
-            if not (quick and needed.quick)
+            if needed.wanted(data is not None, quick)
             and (lost := [f for f in needed.files if not (data and (data / f).exists())])
         }
         if missing:
@@ -238,7 +245,8 @@ class Lab(Frozen):
                 for needed, lost in missing.items()
             ]
             raise DataError(f"What this lab needs {where}: {' '.join(needs)}{way_out}", "DATA_LAB")
-        if data is None and any("{data}" in word for step in self.steps(quick) for word in step.words(quick)):
+        words = [word for step in self.steps(quick) for word in step.words(quick, data is not None)]
+        if data is None and any("{data}" in word for word in words):
             raise DataError("This lab reads files below --data DIR, which is not given.", "DATA_LAB")
 
 

@@ -16,7 +16,7 @@ from typing import Any, TypedDict
 from headstart.errors import ModelError, did_you_mean
 from headstart.labs.effect import Effect, EffectResult, Place, measured
 from headstart.labs.folder import Facts, FigureResult, StepResult, Summary, read_answer, read_facts, read_step
-from headstart.labs.lab import Answer, Figure, Lab, Table
+from headstart.labs.lab import Answer, Figure, Lab, Needed, Table
 from headstart.quantities import duration
 from headstart.runs.disk import write_file
 from headstart.strict_json import to_json
@@ -64,6 +64,7 @@ class Results(Summary):
     rows: dict[str, str]  # the parts that have a figure here
     left_out: list[str]  # the others, by --quick
     data: list[dict[str, Any]]  # [[data]] of the lab's file
+    stands_in: list[str]  # packs for files of the reference
     tables: list[TableResult]
     pictures: list[dict[str, str]]  # [[picture]] of the lab's file
     answers: list[AnswerResult]
@@ -96,6 +97,7 @@ def gather(name: str, lab: Lab, out: Path) -> Results:
         "rows": {row: what for row, what in lab.rows.items() if row in there},
         "left_out": [row for row in lab.rows if row not in there],
         "data": [needed.model_dump() for needed in lab.data],
+        "stands_in": [f"{n.what}: {said}" for n in lab.data if (said := _stand_in(n, facts))],
         "steps": steps,
         "figures": figures,
         "tables": [_table(table, find) for table in run.table],
@@ -160,6 +162,11 @@ def _selected(found: Any, selector: str) -> Any:
     if not chosen:
         raise NotFound(f"[{selector}] is not there", hint)
     return chosen[0]
+
+
+def _stand_in(needed: Needed, facts: Facts) -> str:
+    """What was read in place of the files of the reference."""
+    return needed.quick if facts["quick"] else "" if facts["data_dir"] else needed.packs
 
 
 def _figure(figure: Figure, find: Find, quick: bool) -> FigureResult:
@@ -301,7 +308,7 @@ def _step(lab: Lab, out: Path, facts: Facts, name: str, shows: str) -> StepResul
         raise ModelError(
             f"{out}: the step '{name}' is not done. Run the lab again: it goes on there.", "LAB_UNFINISHED"
         )
-    words = lab.commands("OUT", "DIR", facts["quick"])[name]  # as a reader would type it
+    words = lab.commands("OUT", "DIR" if facts["data_dir"] else "", facts["quick"])[name]  # as a reader would type it
     return {"name": name, "shows": shows, "command": shlex.join(["headstart", *words]), "seconds": record["seconds"]}
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headstart.errors import ConfigError
+from headstart.errors import ConfigError, DataError
 from headstart.labs.effect import Effect, measured
 from headstart.labs.lab import Lab, lab_files, open_lab
 from headstart.labs.results import pick
@@ -103,3 +104,23 @@ def test_what_rests_on_a_step_that_is_left_out_is_not_on_the_quick_page() -> Non
     )
     assert quick.verdict == ("a: v",)
     assert (len(full.figure), len(full.answer), len(full.picture)) == (2, 2, 2)
+
+
+def test_packs_stand_in_where_no_data_is_given(tmp_path: Path) -> None:
+    step = {
+        "name": "a",
+        "shows": "x",
+        "command": "headstart data check {data}/rows.csv",
+        "packs": "headstart data check bbc-news",
+    }
+    needed = {"what": "rows", "files": ["rows.csv"], "source": "s", "licence": "l"}
+    lab = parse(
+        Lab, {"title": "t", "question": "q", "step": [step], "data": [{**needed, "packs": "the pack bbc-news"}]}
+    )
+    lab.check_data(None, quick=False)
+    assert lab.commands("OUT", "", False) == {"a": ["data", "check", "bbc-news"]}
+    assert lab.commands("OUT", "DIR", False) == {"a": ["data", "check", "DIR/rows.csv"]}
+    with pytest.raises(DataError, match="Licence"):
+        lab.check_data(tmp_path, quick=False)  # a folder was given, and the file is not in it
+    with pytest.raises(DataError, match="Licence"):
+        parse(Lab, {"title": "t", "question": "q", "step": [step], "data": [needed]}).check_data(None, quick=False)
