@@ -40,7 +40,7 @@ PROMPTED_STEPS = 30  # likewise, where the head starts from label words and has 
 class TokenizerConfig(Frozen):
     """How text becomes tokens: a kind to train on the corpus, or a tokenizer to load."""
 
-    kind: str = "bpe"  # bpe, unigram, wordpiece, word, char; or the path of a tokenizer.json, .model or run
+    kind: str = "bpe"  # bpe, unigram, wordpiece, word, char; or a tokenizer.json, .model, run or pack
     # Maximum size, special tokens included; 0: for bpe, what the corpus supports; otherwise 30,000.
     vocab: int = Field(0, ge=0, le=1_000_000)
     lower: bool = False  # lowercase the text; with kind word, also ignore the space before a word

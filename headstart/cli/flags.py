@@ -189,7 +189,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--level", "What a token is: char, bpe or word. [default: char]", TRANSLATE, "source.kind"),
         Flag("--target-level", "The same, for the target. [default: char; as --level if that is given]", TRANSLATE, "target.kind"),
         Flag("--context", "Maximum tokens of a text; longer pairs are left out. [default: what the model has]", TRANSLATE, "model.context", int),
-        Flag("--tokenizer", "bpe, unigram, wordpiece, word, char; or a tokenizer.json, SentencePiece .model, or run. [default: bpe]",
+        Flag("--tokenizer", "bpe, unigram, wordpiece, word, char; or a tokenizer.json, SentencePiece .model, run, or the pack gpt2-tokenizer. [default: bpe]",
              (*PRETRAIN, *FINETUNE), "tokenizer.kind", settled=True),
         Flag("--vocab", "Entries of the vocabulary. [default: what the text feeds]", (*PRETRAIN, *FINETUNE, *COMPARE), "tokenizer.vocab", int,
              settled=True),

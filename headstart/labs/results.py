@@ -14,8 +14,9 @@ from statistics import mean, stdev
 from typing import Any, TypedDict
 
 from headstart.errors import ModelError, did_you_mean
+from headstart.labs.effect import Effect, EffectResult, Place, measured
 from headstart.labs.folder import Facts, FigureResult, StepResult, Summary, read_answer, read_facts, read_step
-from headstart.labs.lab import Answer, Figure, Lab, Place, Table
+from headstart.labs.lab import Answer, Figure, Lab, Needed, Table
 from headstart.quantities import duration
 from headstart.runs.disk import write_file
 from headstart.strict_json import to_json
@@ -58,8 +59,12 @@ class Score(TypedDict):
 class Results(Summary):
     """results.json"""
 
-    rows: dict[str, str]
+    reference: str
+    effects: list[EffectResult]
+    rows: dict[str, str]  # the parts that have a figure here
+    left_out: list[str]  # the others, by --quick
     data: list[dict[str, Any]]  # [[data]] of the lab's file
+    stands_in: list[str]  # packs for files of the reference
     tables: list[TableResult]
     pictures: list[dict[str, str]]  # [[picture]] of the lab's file
     answers: list[AnswerResult]
@@ -69,30 +74,35 @@ class Results(Summary):
 def gather(name: str, lab: Lab, out: Path) -> Results:
     """results.json of a lab whose steps are done, also written."""
     facts = read_facts(out)
-    run = lab.steps(facts["quick"])
-    steps = [_step(lab, out, facts, step.name, step.shows) for step in run]
-    answers = {s.name: read_answer(out, s.name) for s in run}
+    run = lab.part(facts["quick"])
+    steps = [_step(lab, out, facts, step.name, step.shows) for step in run.step]
+    answers = {step.name: read_answer(out, step.name) for step in run.step}
 
     def find(place: Place) -> Any:
         step, _, path = place.partition(": ")
-        if step not in answers:
-            raise NotFound(f"--quick leaves the step '{step}' out")
         return pick(answers[step], path)
 
-    figures = [_figure(figure, find, facts["quick"]) for figure in lab.figure]
+    figures = [_figure(figure, find, facts["quick"]) for figure in run.figure]
+    effects = [found for effect in run.effect if (found := _effect(effect, find))]
+    sentences = [_verdict(find, place, len(run.verdict) > 1) for place in run.verdict]
+    there = {figure.row for figure in run.figure}
     results: Results = {
         **facts,
         "lab": name,
         "title": lab.title,
         "question": lab.question,
-        "verdict": [sentence for place in lab.verdict if (sentence := _verdict(find, place, len(lab.verdict) > 1))],
-        "rows": lab.rows,
+        "reference": lab.reference,
+        "verdict": [*(effect["sentence"] for effect in effects), *filter(None, sentences)],
+        "effects": effects,
+        "rows": {row: what for row, what in lab.rows.items() if row in there},
+        "left_out": [row for row in lab.rows if row not in there],
         "data": [needed.model_dump() for needed in lab.data],
+        "stands_in": [f"{n.what}: {said}" for n in lab.data if (said := _stand_in(n, facts))],
         "steps": steps,
         "figures": figures,
-        "tables": [_table(table, find) for table in lab.table],
-        "pictures": [picture.model_dump() for picture in lab.picture],
-        "answers": [_answer(answer, find) for answer in lab.answer],
+        "tables": [_table(table, find) for table in run.table],
+        "pictures": [picture.model_dump() for picture in run.picture],
+        "answers": [_answer(answer, find) for answer in run.answer],
         "seconds": round(sum(step["seconds"] for step in steps), 1),
         "score": _score(figures),
     }
@@ -152,6 +162,11 @@ def _selected(found: Any, selector: str) -> Any:
     if not chosen:
         raise NotFound(f"[{selector}] is not there", hint)
     return chosen[0]
+
+
+def _stand_in(needed: Needed, facts: Facts) -> str:
+    """What was read in place of the files of the reference."""
+    return needed.quick if facts["quick"] else "" if facts["data_dir"] else needed.packs
 
 
 def _figure(figure: Figure, find: Find, quick: bool) -> FigureResult:
@@ -271,6 +286,14 @@ def _for_text(value: Any) -> Any:
     return value
 
 
+def _effect(effect: Effect, find: Find) -> EffectResult | None:
+    """None where this run did not measure it: a lab may have one effect in full and another with --quick."""
+    try:
+        return measured(effect, find)
+    except (NotFound, TypeError, ValueError):
+        return None
+
+
 def _verdict(find: Find, place: Place, one_of_several: bool) -> str:
     """A sentence of the results; which step it is of, should there be others."""
     try:
@@ -285,7 +308,7 @@ def _step(lab: Lab, out: Path, facts: Facts, name: str, shows: str) -> StepResul
         raise ModelError(
             f"{out}: the step '{name}' is not done. Run the lab again: it goes on there.", "LAB_UNFINISHED"
         )
-    words = lab.commands("OUT", "DIR", facts["quick"])[name]  # as a reader would type it
+    words = lab.commands("OUT", "DIR" if facts["data_dir"] else "", facts["quick"])[name]  # as a reader would type it
     return {"name": name, "shows": shows, "command": shlex.join(["headstart", *words]), "seconds": record["seconds"]}
 
 

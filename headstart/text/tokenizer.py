@@ -25,6 +25,8 @@ from tokenizers import decoders, models
 
 from headstart.config import TokenizerConfig
 from headstart.errors import ConfigError, DataError, ModelError, first_line
+from headstart.hub.pack_contents import PACKS
+from headstart.hub.packs import located
 from headstart.text.sentencepiece import load_sentencepiece
 from headstart.text.stretches import Texts, characters_of, pieces_of
 from headstart.text.text_pair import TextPair, is_paired
@@ -308,12 +310,13 @@ def _marked(cut: Iterable[str]) -> Iterator[tuple[str, bool, bool]]:
 
 
 def tokenizer_for(texts: Texts, cfg: TokenizerConfig, seed: int = 0) -> Tokenizer:
-    """The tokenizer that `cfg` names: trained on `texts`, or loaded from a file, a model or a run."""
-    if cfg.kind in KINDS or not (re.search(r"[/.]", cfg.kind) or os.path.exists(cfg.kind)):
+    """The tokenizer that `cfg` names: trained on `texts`, or loaded from a file, a model, a run or a pack."""
+    named = re.search(r"[/.]", cfg.kind) or cfg.kind in PACKS or os.path.exists(cfg.kind)
+    if cfg.kind in KINDS or not named:
         return Tokenizer.train(texts, cfg, seed)
     if cfg.lower:
         raise ConfigError(f"tokenizer.lower is for a tokenizer that is learned; '{cfg.kind}' is taken as it is.")
-    tokenizer = Tokenizer.load(cfg.kind)
+    tokenizer = Tokenizer.load(located(cfg.kind))
     if tokenizer.largest >= tokenizer.size:
         raise ModelError(
             f"{cfg.kind}: the tokenizer has {tokenizer.size} entries, and ids up to {tokenizer.largest}. A new model needs "

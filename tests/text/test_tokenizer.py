@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from headstart.config import TokenizerConfig
 from headstart.errors import ConfigError, DataError, ModelError
+from headstart.hub.pack_contents import PACKS, Pack
 from headstart.text.tokenizer import Tokenizer, TokenRows, tokenizer_for, truncated
 from headstart.text.vocabulary import KINDS, SPECIALS, pieces, vocabulary_fed_by
 
@@ -247,3 +249,14 @@ def test_a_text_without_spaces_is_cut_only_where_that_leaves_no_trace(kind, monk
     assert tokenizer.seamless == (kind in ("bpe", "char"))
     if tokenizer.lossless:
         assert tokenizer.decode(tokenizer.encode([text])[0]) == text
+
+
+def test_a_pack_can_be_the_tokenizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learned = Tokenizer.train(["a dog and a cat"], TokenizerConfig(kind="char"))
+
+    def make(archives: object, folder: Path) -> None:
+        (folder / "tokenizer.json").write_text(learned.to_json())
+
+    monkeypatch.setenv("HEADSTART_CACHE", str(tmp_path))
+    monkeypatch.setitem(PACKS, "tiny", Pack("tokenizer", "", "", make, "tokenizer.json"))
+    assert tokenizer_for(["other text"], TokenizerConfig(kind="tiny")).sha256 == learned.sha256
