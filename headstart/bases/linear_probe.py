@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ from headstart.text.split import SELECTED_FROM
 CS = (0.001, 0.01, 0.1, 1.0)  # inverse regularization, of standardized features
 USUAL_C = 0.01
 FITTING = 5e-3, 5e-8  # seconds of one logistic regression: at least, and for each row x feature x class
+KEPT = 16  # probes of a process: some kilobytes each
+_FITTED: dict[bytes, Probe] = {}  # by what they were fitted to
 MOST_ROWS = 10_000  # that the regression is given; more take minutes and change little
 
 Rows = tuple[Tensor, NDArray[Any]]  # vectors (rows, D), and their encoded labels
@@ -65,7 +68,7 @@ def fit_probes(head: ClassHead, pools: Sequence[Pool], rows: Callable[[Pool], tu
         train, valid = rows(pool)
         if type(head) is ClassHead and len(np.unique(train[1])) < max(2, head.linear.out_features):
             return ()
-        probes.append(_fit(head, pool, train, valid))
+        probes.append(_fit_once(head, pool, train, valid))
     return tuple(probes)
 
 
@@ -104,6 +107,19 @@ def install(head: ClassHead, probe: Probe) -> None:
         return
     if head.linear.bias is not None:
         _put(head.linear.bias, probe.bias)
+
+
+def _fit_once(head: ClassHead, pool: Pool, train: Rows, valid: Rows) -> Probe:
+    """The same probe for the same rows: the cells of a study that differ in the learning rate alone begin with it."""
+    key = sha256(f"{type(head).__name__} {pool} {head.linear.bias is not None} {CS}".encode())
+    for part in (head.weights, *(part for rows in (train, valid) for part in rows)):
+        values = np.ascontiguousarray(part.detach().cpu().numpy() if isinstance(part, Tensor) else part)
+        key.update(f"{values.dtype} {values.shape}".encode() + values.tobytes())
+    if key.digest() not in _FITTED:
+        if len(_FITTED) == KEPT:
+            del _FITTED[next(iter(_FITTED))]
+        _FITTED[key.digest()] = _fit(head, pool, train, valid)
+    return _FITTED[key.digest()]
 
 
 def _fit(head: ClassHead, pool: Pool, train: Rows, valid: Rows) -> Probe:

@@ -30,6 +30,7 @@ from headstart.hub.packs import located
 from headstart.models.clip import Clip, clip_config, clip_pixels
 from headstart.models.dual import DualEncoder, Matcher, Space, TextTower
 from headstart.models.heads import POOLS
+from headstart.models.unfilled import Unfilled, shapes_alone
 from headstart.models.vision import Encoder, build_encoder
 from headstart.regular_file import read_regular
 from headstart.runs.checkpoint import fingerprint, load_weights, must_fit, weights
@@ -124,11 +125,12 @@ def read_dual(folder: Path) -> SavedMatcher:
             raise ModelError(f"{folder.parent} does not match captions and images. Train one: headstart match train.")
         cfg = parse(DualConfig, described["model"], str(folder / "config.json"))
         must_hold(tensors, cfg.text.layers, folder)
-        with torch.device("meta"):  # shapes without memory
+        with shapes_alone():
             must_fit(build_dual(cfg), tensors)
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     must_agree(tokenizer, cfg.text, folder)
-    model = build_dual(cfg)
+    with Unfilled():
+        model = build_dual(cfg)
     load_weights(model, tensors)
     image = cfg.image
     return SavedMatcher(
@@ -196,7 +198,7 @@ def read_clip(folder: Path) -> SavedMatcher:
         raise ModelError(f"{source}: models of the kind '{kind}' do not match captions and images. Supported: clip.")
     cfg, tensors = clip_config(described, source), weights_of(folder, allow_pickle=False)
     must_hold(tensors, int(cfg.text_config.num_hidden_layers) + int(cfg.vision_config.num_hidden_layers), folder)
-    with torch.device("meta"):  # shapes without memory
+    with shapes_alone():
         expected = weights(Clip(cfg))
     state = {f"inner.{name}": t.float() for name, t in tensors.items() if f"inner.{name}" in expected}
     wrong = [n for n, t in expected.items() if n not in state or state[n].shape != t.shape]

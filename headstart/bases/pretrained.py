@@ -24,6 +24,7 @@ from headstart.hub.pack_contents import PACKS
 from headstart.hub.packs import located
 from headstart.models.huggingface import ACTIVATIONS, shape_of, usable
 from headstart.models.layout import counterpart, from_disk, our_name, their_name, to_disk
+from headstart.models.unfilled import shapes_alone
 from headstart.regular_file import read_regular
 from headstart.runs.checkpoint import Tensors, load_weights, weights
 from headstart.runs.model_dir import HeadSpec, Saved, build_model, must_agree, must_be_finite, must_hold, read_model
@@ -121,7 +122,7 @@ def read_pretrained(folder: Path, allow_pickle: bool = False) -> Saved:
     tensors = gguf.tensors if gguf else weights_of(folder, allow_pickle)
     must_hold(tensors, cfg.layers, folder)
     spec = HeadSpec("language")
-    with usable(cfg.model_type, str(folder)), torch.device("meta"):  # shapes without memory
+    with usable(cfg.model_type, str(folder)), shapes_alone():
         expected = weights(build_model(cfg, spec))
     state, unused = _under_our_names(tensors, expected, cfg, folder)
     must_be_finite({their_name(name, cfg): t for name, t in state.items()}, folder)

@@ -14,11 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from headstart.errors import DataError, ModelError
 from headstart.models.recurrent import Recurrent
 from headstart.models.seq2seq import Seq2Seq, TransformerSeq2Seq
+from headstart.models.unfilled import Unfilled, shapes_alone
 from headstart.runs.checkpoint import load_weights, must_fit, weights
 from headstart.runs.model_dir import complaints, must_hold, read_description, read_tensors, write_parts
 from headstart.schema import parse
@@ -140,12 +139,13 @@ def read_translator(folder: Path) -> Translator:
         described, tensors = read_description(folder), read_tensors(folder)
         cfg = parse(Seq2SeqConfig, described["model"], str(folder / "config.json"))
         must_hold(tensors, cfg.layers, folder)
-        with torch.device("meta"):  # shapes without memory
+        with shapes_alone():
             must_fit(build_seq2seq(cfg), tensors)
     source, target = (Tokenizer.load(folder / name) for name in FILES)
     for name, own, vocab in zip(FILES, (source, target), (cfg.vocab, cfg.target_vocab), strict=True):
         if own.size != vocab or own.largest >= vocab:
             raise ModelError(f"{folder}: {name} has {own.size} entries and ids up to {own.largest}, the model {vocab}.")
-    model = build_seq2seq(cfg)
+    with Unfilled():
+        model = build_seq2seq(cfg)
     load_weights(model, tensors)
     return Translator(model.eval(), source, target, cfg)

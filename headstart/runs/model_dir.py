@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import save
 from torch import Tensor
@@ -41,6 +40,7 @@ from headstart.models.heads import (
 from headstart.models.huggingface import KINDS, HuggingFaceBase
 from headstart.models.layout import counterpart, from_disk, to_disk
 from headstart.models.transformer import Transformer
+from headstart.models.unfilled import Unfilled, shapes_alone
 from headstart.prompts import Prompt
 from headstart.regular_file import read_regular
 from headstart.runs import manifest
@@ -157,9 +157,10 @@ def read_model(folder: Path) -> Saved:
         spec = _head_of(described, tokenizer, cfg.causal, str(folder / "config.json"))
         must_hold(tensors, cfg.layers, folder)
         state = from_disk(tensors, cfg)
-        with torch.device("meta"):  # shapes without memory
+        with shapes_alone():
             must_fit(build_model(cfg, spec), state)
-    model = build_model(cfg, spec)
+    with Unfilled():
+        model = build_model(cfg, spec)
     load_weights(model, state)
     return Saved(model.eval(), tokenizer, cfg, spec)
 

@@ -1,4 +1,5 @@
-"""The statistics of an honest comparison, from the scores of test rows alone. No torch.
+"""The statistics of an honest comparison, from the scores of test rows alone. No torch; scipy loads
+with the first figure, because a list of studies needs none.
 
 Shapes: S seeds, N test rows, C classes. Scores are (S, N): 1 where the prediction of a seed is right, or the
 `row_values` of another score (targets/). An arm without chance in it has S = 1.
@@ -20,8 +21,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import stdtr, stdtrit
 
 Scores = NDArray[np.float64]  # (S, N)
 Over = Literal["seeds and rows", "rows only"]
@@ -59,6 +58,9 @@ class Estimate:
     @property
     def p(self) -> float:
         """The chance of a value this far from zero, if the truth is zero."""
+        from scipy.optimize import brentq
+        from scipy.special import stdtr
+
         score = abs(self.centre) / math.sqrt(self.seed_part + self.row_part)
         ends = [2 * float(stdtr(max(1, n - 1), -score)) for n in (self.rows, self.seeds)]
         least, most = (
@@ -87,6 +89,8 @@ def _quantile(error: float, seed_part: float, row_part: float, seeds: int, rows:
     are too many when the seed part happens to come out small, and it does with five seeds: eight comparisons of equal
     arms, tested by Holm, then raise a false alarm up to 9 times in 100 instead of 5. This rule stays below 5.
     """
+    from scipy.special import stdtrit
+
     share = seed_part / (seed_part + row_part)
     of_seeds, of_rows = (-float(stdtrit(max(1, n - 1), error / 2)) for n in (seeds, rows))
     return share * of_seeds + (1 - share) * of_rows
@@ -174,6 +178,8 @@ def split_interval(values: Sequence[float], test_share: float, level: float = 0.
     (0.309, 0.891)
     >>> split_interval([0.6 - 0.4, 0.4 - 0.2], test_share=0.125)
     """
+    from scipy.special import stdtrit
+
     if len(values) < 2 or np.ptp(values) < 1e-9:  # a few test pictures give few values, which coincide by chance
         return None
     error = math.sqrt((1 / len(values) + test_share) * float(np.var(values, ddof=1)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import Any, TypedDict
 
 import numpy as np
@@ -36,10 +37,10 @@ def accuracy_interval(right: int, rows: int, level: float = 0.95) -> tuple[float
     >>> [round(x, 3) for x in accuracy_interval(211, 240)]
     [0.832, 0.915]
     """
-    from scipy.stats import binomtest  # as long to load as half of torch, and few need it
-
-    interval = binomtest(right, rows).proportion_ci(level, method="wilson")
-    return float(interval.low), float(interval.high)
+    z = NormalDist().inv_cdf((1 + level) / 2)  # scipy.stats has the interval, and loads for as long as torch
+    share, both = right / rows, 2 * (rows + z**2)
+    centre, reach = (2 * right + z**2) / both, z / both * math.sqrt(4 * right * (1 - share) + z**2)
+    return 0.0 if right == 0 else centre - reach, 1.0 if right == rows else centre + reach
 
 
 def confusion(target: Sequence[int], predicted: Sequence[int], classes: int) -> list[list[int]]:
@@ -67,16 +68,21 @@ def scores_by_class(target: Sequence[int], predicted: Sequence[int], classes: in
     >>> scores_by_class([0, 0], [0, 1], 3)[1:]
     [{'rows': 0, 'precision': 0.0, 'recall': None, 'f1': 0.0}, {'rows': 0, 'precision': None, 'recall': None, 'f1': None}]
     """
-    from sklearn.metrics import precision_recall_fscore_support  # loads slowly
+    counts = np.array(confusion(target, predicted, classes))
 
-    columns = precision_recall_fscore_support(target, predicted, labels=range(classes), zero_division=np.nan)
-
-    def known(score: float) -> float | None:
-        return None if math.isnan(score) else score
+    def share(part: int, whole: int) -> float | None:
+        return part / whole if whole else None
 
     return [
-        {"rows": rows, "precision": known(precision), "recall": known(recall), "f1": known(f1)}
-        for precision, recall, f1, rows in zip(*(column.tolist() for column in columns), strict=True)
+        {
+            "rows": rows,
+            "precision": share(right, found),
+            "recall": share(right, rows),
+            "f1": share(2 * right, rows + found),
+        }
+        for right, rows, found in zip(
+            *(each.tolist() for each in (counts.diagonal(), counts.sum(1), counts.sum(0))), strict=True
+        )
     ]
 
 

@@ -16,6 +16,7 @@ from headstart.errors import ConfigError, did_you_mean
 from headstart.models.base import freeze, parameter_table
 from headstart.models.heads import Model, every_token
 from headstart.models.seq2seq import Seq2Seq
+from headstart.models.unfilled import shapes_alone
 from headstart.runs.model_dir import read_model
 from headstart.runs.run import Run
 from headstart.schema import parse
@@ -46,7 +47,7 @@ def translator_parameters(settings: dict[str, Any]) -> Parameters:
     cfg = parse(Seq2SeqConfig, {"target_vocab": settings.get("vocab", 0), **settings})
     if not cfg.vocab:
         raise ConfigError("An encoder and a decoder have no vocabulary yet: give its size with --vocab.")
-    with torch.device("meta"):
+    with shapes_alone():
         return describe_translator(build_seq2seq(cfg), cfg)
 
 

@@ -118,6 +118,32 @@ def test_many_rows_are_taken_from_everywhere(monkeypatch: pytest.MonkeyPatch) ->
     assert module.rows_to_fit(5) == [0, 1, 2, 3, 4]
 
 
+def test_the_same_rows_are_fitted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted: list[str] = []
+    fit = module._fit
+    monkeypatch.setattr(module, "_fit", lambda head, pool, *rows: (fitted.append(pool), fit(head, pool, *rows))[1])
+    monkeypatch.setattr(module, "_FITTED", {})
+    rng = np.random.default_rng(0)
+    features, target = torch.tensor(rng.normal(size=(24, 4)), dtype=torch.float32), np.arange(24) % 2
+    rows, none = (features, target), (features[:0], target[:0])
+
+    def probe(weight: float = 1.0, rows: tuple[torch.Tensor, np.ndarray] = rows) -> Probe:
+        head = ClassHead(4, 2, mean_real)
+        head.weights.fill_(weight)
+        return fit_probes(head, ["mean"], lambda pool: (rows, none))[0]
+
+    one, again = probe(), probe()
+    assert np.array_equal(one.weight, again.weight)
+    assert len(fitted) == 1
+    probe(2.0)
+    probe(rows=(features, target[::-1].copy()))
+    probe(rows=(features + 1, target))
+    assert len(fitted) == 4
+    for i in range(2 * module.KEPT):
+        probe(3.0 + i)
+    assert len(module._FITTED) == module.KEPT
+
+
 def test_numbers_that_hardly_vary_are_not_blown_up() -> None:
     head, (vectors, target) = ClassHead(8, 2, mean_real), rows(200, 2, 0)
     fitted(head, (1.0 + 1e-4 * vectors, target))

@@ -6,9 +6,23 @@ import math
 
 import numpy as np
 import pytest
-from sklearn.metrics import accuracy_score, brier_score_loss, confusion_matrix, f1_score
+from scipy.stats import binomtest
+from sklearn.metrics import (
+    accuracy_score,
+    brier_score_loss,
+    confusion_matrix,
+    f1_score,
+    precision_recall_fscore_support,
+)
 
-from headstart.targets.class_scores import accuracy_interval, brier, calibration_error, class_scores, confusion
+from headstart.targets.class_scores import (
+    accuracy_interval,
+    brier,
+    calibration_error,
+    class_scores,
+    confusion,
+    scores_by_class,
+)
 from headstart.tasks.metrics import language_scores, prefix_entropy
 
 
@@ -22,12 +36,22 @@ def test_class_scores_are_those_of_scikit_learn(classes: int) -> None:
     assert confusion(target, predicted, classes) == confusion_matrix(target, predicted).tolist()
 
 
-def test_the_interval_of_a_proportion_is_wilsons_formula() -> None:
-    right, n, z = 37, 50, 1.959963984540054
-    p = right / n
-    centre, reach = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    expected = ((centre - reach) / (1 + z * z / n), (centre + reach) / (1 + z * z / n))
-    assert accuracy_interval(right, n) == pytest.approx(expected)
+@pytest.mark.parametrize(("right", "rows"), [(0, 1), (1, 1), (37, 50), (0, 2000), (1999, 2000), (2000, 2000)])
+@pytest.mark.parametrize("level", [0.9, 0.95])
+def test_the_interval_of_a_proportion_is_that_of_scipy(right: int, rows: int, level: float) -> None:
+    theirs = binomtest(right, rows).proportion_ci(level, method="wilson")
+    assert accuracy_interval(right, rows, level) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_precision_recall_and_f1_are_those_of_scikit_learn(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    classes, rows = rng.integers(2, 6), rng.integers(1, 20)  # so that some classes do not occur, or are not predicted
+    target, predicted = rng.integers(0, classes, rows).tolist(), rng.integers(0, classes, rows).tolist()
+    theirs = precision_recall_fscore_support(target, predicted, labels=range(classes), zero_division=np.nan)
+    found = [list(row.values()) for row in scores_by_class(target, predicted, classes)]
+    ours = np.array([row[1:] + row[:1] for row in found], dtype=float)  # None becomes NaN
+    np.testing.assert_allclose(ours, np.array(theirs, dtype=float).T)
 
 
 @pytest.mark.parametrize("classes", [2, 5])
