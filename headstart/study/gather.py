@@ -26,6 +26,7 @@ from headstart.study.abstention import abstention, calibration
 from headstart.study.compared import compared
 from headstart.study.mistakes import disagreements, mistakes
 from headstart.study.overlap import overlapping
+from headstart.study.parts import Hygiene, Number
 from headstart.study.plan import CONSTANT, LINEAR, NEEDS_NO_LABELS, BaseRun, StudyConfig, arms_of, leading_score
 from headstart.study.results import (
     Abstention,
@@ -36,11 +37,9 @@ from headstart.study.results import (
     Data,
     Difference,
     Failure,
-    Hygiene,
     Interval,
     LabelsNeeded,
     Needed,
-    Number,
     Pretraining,
     Receipt,
     Repeat,

@@ -7,7 +7,8 @@ from typing import Literal
 from pydantic import Field
 
 from headstart.quantities import counted
-from headstart.study.results import Failure, Found, Interval, Part
+from headstart.study.parts import Part
+from headstart.study.results import Failure, Found, Interval
 
 
 class GridFound(Found):

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from math import isfinite
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
 from headstart.data import Task
 from headstart.errors import DataError, ModelError
@@ -20,25 +19,11 @@ from headstart.runs.disk import write_file
 from headstart.runs.record_shapes import Shape
 from headstart.runs.records import read_json
 from headstart.strict_json import to_json
+from headstart.study.parts import Hygiene, Number, Part
 from headstart.targets.tasks import TARGETS
 from headstart.text.visible import all_shown
 
 Interval = tuple[float, float]
-Number = int | float  # a count, or the mean of counts
-
-
-class Part(BaseModel):
-    """A part of the results. Keys that a later version adds are passed over."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
-
-    @model_validator(mode="before")
-    @classmethod
-    def null_is_absent(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        absent = {k for k, v in data.items() if v is None or (isinstance(v, float) and not isfinite(v))}
-        return {k: v for k, v in data.items() if k not in absent or k not in cls.model_fields}
 
 
 class Found(Part):
@@ -270,43 +255,6 @@ class Data(Part):
     @property
     def test_rows(self) -> int | None:
         return self.rows.get("test")
-
-
-class Open(Part):
-    """A part of a report that is made elsewhere: what else stands there is kept."""
-
-    model_config = ConfigDict(extra="allow")
-
-
-class Alike(Open):
-    within: dict[str, int] = {}
-    leaked: dict[str, int] = {}  # rows of a later part that are like one of an earlier part
-
-
-class Described(Open):
-    rows: int = 0
-    words: dict[str, Number] = {}
-
-
-class Conflict(Open):
-    text: str
-    labels: dict[str, int] = {}
-
-
-class Conflicts(Open):
-    texts: int = 0
-    examples: list[Conflict] = []
-
-
-class Hygiene(Open):
-    """The report of `headstart data check`."""
-
-    splits: dict[str, Described] = {}
-    exact: Alike | None = None
-    contained: Alike | None = None
-    near: Alike | None = None
-    conflicts: Conflicts = Conflicts()
-    warnings: list[str] = []
 
 
 class StudyCost(Part):
