@@ -112,7 +112,10 @@ def _data(folder: Path) -> dict[str, str]:
     pairs = [f"{c}{v}{e}\t{v}{e}{c}ay" for c in "bdgklm" for v in "aeio" for e in ("n", "r")]
     files = {"sentences": ("sentences.txt", sentences), "reviews": ("rows.csv", ["text,label", *rows]), "pairs": ("pairs.tsv", pairs), "tagged": ("tagged.conll", tagged), "sentences_and_others": ("two.csv", ["sentence1,sentence2,label", *others])}  # fmt: skip
     for task, (column, cells) in labels.items():
-        files[task] = f"{task}.csv", [f"text,{column}", *(f"{text},{cell}" for text, cell in zip(said, cells, strict=True))]
+        files[task] = (
+            f"{task}.csv",
+            [f"text,{column}", *(f"{text},{cell}" for text, cell in zip(said, cells, strict=True))],
+        )
     for name, lines in files.values():
         (folder / name).write_text("\n".join(lines) + "\n", "utf-8")
     return {key: str(folder / name) for key, (name, _) in files.items()}
