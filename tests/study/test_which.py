@@ -360,7 +360,7 @@ def test_the_estimator_takes_the_best_base_and_route(here: Path) -> None:
     ("column", "label", "task", "score"),
     [
         ("labels", lambda good, i: "|".join(["dish", "praise"][: 1 + good]), "multilabel", "f1"),
-        ("price", lambda good, i: f"{10.5 + 8 * good + i % 3}", "regression", "r2"),
+        ("score", lambda good, i: f"{10.5 + 8 * good + i % 3}", "regression", "r2"),
         ("stars", lambda good, i: str(1 + 2 * good + i % 2), "ordinal", "kappa"),
     ],
 )
