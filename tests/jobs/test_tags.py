@@ -187,6 +187,8 @@ def test_a_study_compares_taggers_with_a_conditional_random_field(names: Path, t
     assert last["crf"]["mean"] == pytest.approx(f1_score([r["label"] for r in cell], [r["prediction"] for r in cell]))
     page = (tmp_path / "study" / "report.html").read_text()
     assert "Sentences with their tags" in page
+    assert '<th scope="row"><bdi>PER</bdi></th>' in page  # entities are counted by type, not by tag
+    assert "<bdi>B-PER</bdi>" not in page
     assert "<small>PER</small></mark>" in page
     assert "a conditional random field" in results["verdict"]
 

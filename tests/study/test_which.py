@@ -131,7 +131,7 @@ def test_few_rows_are_cross_validated_twice() -> None:
 
     few, many = Rows(examples(98), ["a", "b"]), Rows(examples(100), ["a", "b"])
     assert (few.repeats, few.folds, many.repeats) == (2, 5, 1)
-    said = few.cross_validated(lambda fold: np.full(len(fold.test), len(fold.train)))
+    said = few.cross_validated(lambda fold: np.eye(2)[np.zeros(len(fold.test), int)])
     assert said.shape == (2, 98)
     assert Rows(examples(6), ["a", "b"]).folds == 3
     for fold in (fold for _, fold in few._folds()):
@@ -218,6 +218,7 @@ def test_json_has_the_ranking_and_plot_draws_it(here: Path, tmp_path: Path) -> N
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     keys = {
+        "task",
         "score",
         "rows",
         "available",
@@ -359,7 +360,7 @@ def test_the_estimator_takes_the_best_base_and_route(here: Path) -> None:
     ("column", "label", "task", "score"),
     [
         ("labels", lambda good, i: "|".join(["dish", "praise"][: 1 + good]), "multilabel", "f1"),
-        ("price", lambda good, i: f"{10.5 + 8 * good + i % 3}", "regression", "r2"),
+        ("score", lambda good, i: f"{10.5 + 8 * good + i % 3}", "regression", "r2"),
         ("stars", lambda good, i: str(1 + 2 * good + i % 2), "ordinal", "kappa"),
     ],
 )
