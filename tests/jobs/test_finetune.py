@@ -143,7 +143,8 @@ def test_class_weights_reach_the_loss(base: Path, tmp_path: Path) -> None:
     for name, weighted in (("plain", False), ("weighted", True)):
         tuned(base, uneven, tmp_path / name, epochs=1, class_weights=weighted, fit_head=False, train={"log_every": 1})
     plain, weighted = (
-        [r["loss"] for r in Run.open(tmp_path / n).read_lines("log.jsonl") if "loss" in r] for n in ("plain", "weighted")
+        [r["loss"] for r in Run.open(tmp_path / n).read_lines("log.jsonl") if "loss" in r]
+        for n in ("plain", "weighted")
     )
     assert plain != weighted
 

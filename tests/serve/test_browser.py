@@ -62,11 +62,11 @@ class Keyboard(Mouse):
         self.page.keyboard.type(text)
 
     def pick(self, selector: str, file: Path) -> None:
-        from playwright.sync_api import TimeoutError
+        from playwright import sync_api
 
         self._reach(selector)
         for key in ("Space", "Enter"):  # the first press may come before Playwright listens
-            with suppress(TimeoutError):
+            with suppress(sync_api.TimeoutError):
                 with self.page.expect_file_chooser(timeout=15_000) as chosen:
                     self.page.keyboard.press(key)
                 chosen.value.set_files(file)
@@ -106,7 +106,7 @@ def test_from_an_empty_folder_to_a_model_that_is_taken_away(
             hand.click(f"input[value='{arm}']")
     for place, number in (("#seeds", "1"), ("#epochs", "1"), ("#least-steps", "20")):
         hand.fill(place, number)
-    hand.picture("new")
+    hand.picture("new-study")
     hand.click("#start")
     page.wait_for_url("**/jobs/*")
     until(page, "#cells-part:not([hidden])")
@@ -118,7 +118,6 @@ def test_from_an_empty_folder_to_a_model_that_is_taken_away(
         hand.click("#result")
     assert "Does pretraining help on my-rows.csv?" in page.inner_text("h1")
     assert page.inner_text(".verdict")
-    hand.picture("study")
     with page.expect_navigation():
         hand.click("main a[href^='/models/'][href*='scratch']")
     hand.fill("#text", "the soup was lovely")
@@ -146,7 +145,6 @@ def test_from_an_empty_folder_to_a_model_that_is_taken_away(
         page.wait_for_selector("#skip:enabled")
         page.keyboard.press("1" if done % 2 else "2")
         page.wait_for_function("(n) => document.getElementById('count').textContent === `${n}`", arg=done + 1)
-    hand.picture("label")
     (session,) = (tmp_path / "runs").glob("label-*/labels.csv")
     assert len(Journal(session).refresh().labelled()) == 20
     assert page.faults == []
