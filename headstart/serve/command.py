@@ -14,6 +14,7 @@ from headstart.errors import ConfigError
 from headstart.serve.files import Files
 from headstart.serve.registry import Registry
 from headstart.serve.requests import CompareJob, FinetuneJob, LabellingRequest, PretrainJob
+from headstart.study.plan import BASELINES, USUAL
 
 Job = CompareJob | PretrainJob | FinetuneJob
 VALUES = {  # flags of one value, by the field that gives it
@@ -53,6 +54,10 @@ def command_of(job: Job, files: Files, registry: Registry, out: Path) -> list[st
         words.append(str(files.get(job.data).path))
         words += [f"--{part}={files.get(given[part]).path}" for part in ("valid", "test") if part in given]
     if isinstance(job, CompareJob):
+        if not (
+            job.bases or job.corpus or {*(job.arms or USUAL)} <= {*BASELINES}
+        ):  # which `headstart compare` may download
+            raise ConfigError("These arms start from a base. Choose one of GET /api/bases, or a text to pretrain on.")
         words += [f"--base={_base(base, registry)}" for base in job.bases]
         words += [f"--corpus={files.get(wanted).path}" for wanted in job.corpus]
         words += [f"--arms={','.join(job.arms)}"] if job.arms else []

@@ -50,7 +50,7 @@ def browse() -> Iterator[Callable[..., Any]]:
         browser.close()
 
 
-def until(page: Any, selector: str, timeout: int = 120_000) -> None:
+def until(page: Any, selector: str, timeout: int = 300_000) -> None:
     """Wait for an element; a page that complains instead fails at once, with its sentence."""
     page.wait_for_selector(f"{selector}, #error:not([hidden])", timeout=timeout)
     said = page.locator("#error:not([hidden])")

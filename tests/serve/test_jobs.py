@@ -29,7 +29,7 @@ def upload(client: TestClient, data: bytes, name: str = "rows.csv") -> str:
     return answer.json()["id"]
 
 
-def until(client: TestClient, job: str, *states: str, seconds: float = 120) -> dict[str, Any]:
+def until(client: TestClient, job: str, *states: str, seconds: float = 300) -> dict[str, Any]:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = client.get(f"/api/jobs/{job}").json()

@@ -389,6 +389,8 @@ def test_R8_no_request_makes_the_server_connect_anywhere(client: TestClient, row
     file = client.put("/api/files?name=a.csv", content=rows_csv, headers=UPLOAD).json()["id"]
     for base in ("hf-gpt2", "hf:gpt2", "http://evil.com/x"):
         assert client.post("/api/jobs", json={"verb": "finetune", "data": file, "base": base}).status_code == 422
+    for arms in ([], ["tfidf", "full"]):  # the command itself would get a base
+        assert client.post("/api/jobs", json={"verb": "compare", "data": file, "arms": arms}).status_code == 422
     client.post("/predict", json={"inputs": "http://evil.com/a.png"})
     watching = False
     assert not [place for place in connected if isinstance(place, tuple) and place[0] not in ("127.0.0.1", "::1")]
