@@ -10,12 +10,13 @@ The names below load what they need when they are first used: `import headstart`
     TextRegressor, MultiLabelClassifier, TokenTagger      the same for numbers, several labels per text and tags of words
     compare, Study                                        many runs, compared
 
-Names of earlier releases still work: `translate` is train_translator, `match` is train_matcher, `Classifier` is
-LoadedClassifier and `Translations` is LoadedTranslator.
+Names of earlier releases still work, with a FutureWarning: `translate` is train_translator, `match` is train_matcher,
+`Classifier` is LoadedClassifier and `Translations` is LoadedTranslator.
 """
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import Any
 
@@ -42,7 +43,7 @@ _HOMES = {
     "train_matcher": "headstart.jobs.match:match",
     "train_translator": "headstart.jobs.translate:translate",
 }
-_BEFORE = {  # names of earlier releases
+_BEFORE = {  # names of earlier releases, which go with 0.4
     "Classifier": "LoadedClassifier",
     "Translations": "LoadedTranslator",
     "match": "train_matcher",
@@ -72,8 +73,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(_BEFORE.get(name, name))
+    now = _BEFORE.get(name, name)
+    home = _HOMES.get(now)
     if home is None:
         raise AttributeError(f"module 'headstart' has no attribute '{name}'")
+    if now != name:
+        told = f"headstart.{name} is now headstart.{now}; the old name will be removed in version 0.4."
+        warnings.warn(told, FutureWarning, stacklevel=2)
     module, _, attribute = home.partition(":")
     return getattr(import_module(module), attribute)

@@ -86,10 +86,17 @@ def test_public_names_exist() -> None:
     assert len(set(map(id, found.values()))) == len(found)  # one name for one thing
 
 
-def test_names_of_earlier_releases_still_work() -> None:
+def test_names_of_earlier_releases_still_work_and_warn() -> None:
     for before, now in headstart._BEFORE.items():
         assert before not in headstart.__all__
-        assert getattr(headstart, before) is getattr(headstart, now)
+        with pytest.warns(FutureWarning, match=rf"headstart\.{before} is now headstart\.{now};"):
+            assert getattr(headstart, before) is getattr(headstart, now)
+
+
+def test_the_page_of_the_api_has_every_public_name() -> None:
+    page = (PACKAGE.parent / "docs" / "api.md").read_text("utf-8")
+    homes = set(headstart._HOMES.values())
+    assert {home.replace(":", ".") for home in homes} == set(re.findall(r"^::: (\S+)$", page, re.MULTILINE))
 
 
 def test_nothing_unpickles() -> None:

@@ -179,6 +179,18 @@ def test_a_flag_of_a_study_is_for_itself_its_pretraining_or_its_fine_tuning() ->
     assert (cfg.finetune, cfg.objectives) == (tuning, ("causal", "masked"))
 
 
+def test_device_and_threads_of_a_study_are_for_its_pretraining_and_its_fine_tuning(tmp_path: Path) -> None:
+    machine = ("--device", "cuda", "--threads", "1")
+    settings = {"train": {"device": "cuda", "threads": 1}}
+    assert study_config(given("compare", "rows.csv", "--base", "b", *machine)).finetune == settings
+    assert study_config(given("compare", "rows.csv", "--base", "b", *machine)).pretrain == {}
+    cfg = study_config(given("compare", "rows.csv", "--corpus", "a.txt", *machine))
+    assert (cfg.finetune, cfg.pretrain["train"]) == (settings, settings["train"])
+    file = tmp_path / "study.toml"
+    file.write_text('[data]\ntrain = "rows.csv"\n[pretrain.data]\npaths = ["a.txt"]\n')
+    assert study_config(given("compare", "--config", str(file), *machine)).pretrain["train"] == settings["train"]
+
+
 WRONG = [
     ("pretrain", "--objective", "sideways"), ("pretrain", "--preset", "zzz"), ("pretrain", "--size", "huge"),
     ("pretrain", "--context", "1"), ("pretrain", "--unit", "page"), ("pretrain", "--vocab", "-1"),

@@ -243,9 +243,10 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
              "samples", many=True),
         Flag("--beam", "Beam size of the scores at the end. [default: 1]", TRANSLATE, "beam", int),
         Flag("--seed", "Seed of everything random. [default: 0]", TRAIN, "train.seed", int),
-        Flag("--device", "cpu, cuda, mps. [default: cpu]", (*TRAIN, *TOWERS), "train.device"),
+        Flag("--device", "cpu, cuda, mps. [default: cpu]", (*TRAIN, *COMPARE, *TOWERS), "train.device"),
         Flag("--threads", "CPU threads of a process. [default: what torch chooses; of several processes, its share of the cores]",
              (*TRAIN, *GRID, *TOWERS), "train.threads", int),
+        Flag("--threads", "CPU threads of a run. [default: what torch chooses; with --jobs, its share of the cores]", COMPARE, "train.threads", int),
         Flag("--processes", "Processes that share the micro-batches of a step, at most train.accumulate. [default: 1]", TRAIN, kind=int, least=1),
     ),
     "Decoding": (

@@ -109,13 +109,17 @@ def study_config(given: Given) -> StudyConfig:
         raise UserError("Missing DATA: labelled rows to compare on.")
     shape = "finetune" if bases and all(base in PRESETS for base in bases) else "pretrain"  # where a shape is trained
     jobs = {"model": shape, "tokenizer": shape, **dict.fromkeys(("teacher", "start", "vectors"), "pretrain")}
+    base_settings = study_settings(file) if file else {}
+    pretrains = bool(given["--corpus"] or base_settings.get("pretrain"))
     settings = {}
     for name, value in given.settings().items():
+        if pretrains and name in ("train.device", "train.threads"):
+            settings[f"pretrain.{name}"] = value
         if name == "model.context" and shape == "pretrain" and not given["--corpus"]:
             name = "context"  # of a base that is there
         table = name.partition(".")[0]
         settings[name if table in StudyConfig.model_fields else f"{jobs.get(table, 'finetune')}.{name}"] = value
-    nested = merge(study_settings(file) if file else {}, nested_settings(settings, given["--set"]))
+    nested = merge(base_settings, nested_settings(settings, given["--set"]))
     return parse(StudyConfig, nested, str(file) if file else "the settings")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from headstart.errors import DataError, ModelError
+from headstart.errors import ConfigError, DataError, ModelError
 from headstart.quantities import counted
 from headstart.runs.disk import write_file
 from headstart.runs.record_shapes import StudyResults, StudyState
@@ -66,9 +66,20 @@ class Study:
 
     @property
     def table(self) -> list[dict[str, Any]]:
-        """One record per arm and label count: pandas.DataFrame(study.table) shows it."""
+        """One record per arm and label count."""
         shown = {"name", "base", "labels", "mean", "sd", "interval", "over", "seeds", "rate"}
         return [arm.model_dump(mode="json", include=shown) for arm in self.results.arms]
+
+    def to_frame(self) -> Any:
+        """The table as a pandas.DataFrame, the ends of the interval as the columns `low` and `high`."""
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            raise ConfigError("to_frame needs pandas: pip install pandas.", "NOT_INSTALLED") from None
+        rows = [dict(row) for row in self.table]
+        for row in rows:
+            row["low"], row["high"] = row.pop("interval") or (None, None)
+        return DataFrame(rows)
 
     @property
     def page(self) -> Path:

@@ -97,7 +97,7 @@ class _Study:
     def answer(self, lead: Gap) -> str:
         """What most people came to know, without its uncertainty."""
         if not self._asks(lead):
-            return f"At {self.most} {self._plainly(lead)}"
+            return f"At {self.most} {self._plainly(lead)}{self._better_joined()}"
         asked = [gap for gap in self.here if self._asks(gap)]
         helped = [gap for gap in asked if gap.sign > 0]
         told = lead if lead.sign > 0 or not helped else max(helped, key=lambda gap: gap.points)
@@ -116,7 +116,16 @@ class _Study:
         linear = self._beside(told, LINEAR)
         if linear and linear.sign < 0:
             said += f"; {SHORT[self.kinds[linear.b]]} is {'still ' if told.sign > 0 else ''}better"
-        return said
+        return said + self._better_joined()
+
+    def _better_joined(self) -> str:
+        """The best arm that joins a base and TF-IDF, if it is clearly ahead of either alone."""
+        ahead = [gap for gap in self.here if self._adds_tfidf(gap) and gap.sign > 0]
+        ahead = [gap for gap in ahead if (linear := self._beside(gap, LINEAR)) and linear.sign > 0]
+        if not ahead:
+            return ""
+        best = max(ahead, key=lambda gap: _mean(self.arms[gap.a]))
+        return f"; {best.a} ({best.b} and TF-IDF together) is better than either"
 
     def sentences(self, lead: Gap) -> Iterator[tuple[int, str]]:
         smaller = [gap for gap in self.gaps if (gap.a, gap.b) == (lead.a, lead.b) and gap.labels < self.every]
@@ -166,7 +175,9 @@ class _Study:
             yield 4, "Of the other arms, " + "; ".join(others)
 
     def _beside_tfidf(self, lead: Gap) -> Iterator[tuple[int, str]]:
-        added = [self._compared(gap) for gap in self.here if self._adds_tfidf(gap) and gap != lead]
+        joined = [gap for gap in self.here if self._adds_tfidf(gap)]
+        linear = [gap for alone in joined if (gap := self._beside(alone, LINEAR))]
+        added = [self._compared(gap) for gap in (*joined, *linear) if gap != lead]
         if added:
             yield 1, "Joined with TF-IDF, " + "; ".join(added)
 

@@ -326,6 +326,10 @@ def test_from_python_a_study_is_an_object(rows, tmp_path):
         [t for t, _ in lines], [n for _, n in lines], arms=("majority", "tfidf"), out=tmp_path / "s"
     )
     assert [row["name"] for row in found.table] == ["majority", "tfidf"]
+    frame = found.to_frame()
+    assert list(frame["name"]) == ["majority", "tfidf"]
+    assert (frame["low"] <= frame["mean"]).all()
+    assert (frame["mean"] <= frame["high"]).all()
     page = found._repr_html_().replace("&#39;", "'")
     answer, *points = found.verdict.split("\n- ")
     assert f'<p class="verdict">{answer}</p>' in page

@@ -67,11 +67,24 @@ def test_a_base_joined_with_tfidf_is_compared_with_the_base_alone_and_never_lead
     rows = [gap("stack", "full", 3.0, 1.0, 5.0), gap("hybrid", "frozen", 3.0, -0.5, 6.5), gap("stack", "tfidf", 7.0, 5.0, 9.0),
             gap("frozen", "tfidf", 2.0, 0.5, 3.5), gap("hybrid", "tfidf", 5.0, 3.0, 7.0), gap("full", "tfidf", 4.0, 2.0, 6.0)]  # fmt: skip
     told = verdict(study(arms, rows)).splitlines()
-    assert told[0] == "At all 2,000 labels full is better than TF-IDF, by about 4.0 points."
+    assert told[0] == (
+        "At all 2,000 labels full is better than TF-IDF, by about 4.0 points; "
+        "stack (full and TF-IDF together) is better than either."
+    )
     assert (
         "- Joined with TF-IDF, stack beats full by 3.0 points (1.0 to 5.0); "
-        "hybrid shows no significant difference from frozen, +3.0 points (-0.5 to 6.5)."
+        "hybrid shows no significant difference from frozen, +3.0 points (-0.5 to 6.5); "
+        "stack beats TF-IDF with logistic regression by 7.0 points (5.0 to 9.0); "
+        "hybrid beats TF-IDF with logistic regression by 5.0 points (3.0 to 7.0)."
     ) in told
+
+
+@pytest.mark.parametrize("unclear", ["full", "tfidf"])
+def test_a_joined_arm_is_better_than_either_only_where_both_differences_are_clear(unclear):
+    arms = [arm("tfidf", 0.80, seeds=1), arm("full", 0.81), arm("stack", 0.84)]
+    rows = [gap("stack", b, 3.0, -0.5 if b == unclear else 1.0, 5.0) for b in ("full", "tfidf")]
+    told = verdict(study(arms, [*rows, gap("full", "tfidf", 1.0, -1.0, 3.0)])).splitlines()
+    assert told[0] == "At all 2,000 labels there is no clear difference between full and TF-IDF."
 
 
 def test_word_vectors_are_compared_in_words():
