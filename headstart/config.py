@@ -69,6 +69,11 @@ class TrainConfig(Frozen):
     patience: int = Field(0, ge=0)  # evaluations without a better one before stopping; 0 never stops
     seed: int = Field(0, ge=0, lt=2**63)
     device: str = "cpu"
+    precision: Literal["float32", "bf16"] = "float32"  # of matrix products while training; bf16 where the device has it
+    checkpoint_layers: bool = (
+        False  # compute layers again in the backward pass: less memory, the same bits, about 1.3x time
+    )
+    compile: bool = False  # compile the layers with torch.compile
     threads: int = Field(0, ge=0)  # 0 leaves it to torch
     skip_nonfinite: int = Field(0, ge=0)  # steps with a non-finite loss or gradient to skip before stopping
     tensorboard: bool = True

@@ -66,6 +66,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--objective", "For --corpus: causal, masked, distill, or several with commas. [default: causal]", COMPARE, "objectives",
              commas=True),
         Flag("--jobs", "Runs in parallel.", STUDIES, kind=int, default=1, least=1),
+        Flag("--on", "Where to run: ray, a cluster made of this machine, or ray:ADDRESS, one that is there. [default: here]", STUDIES),
         Flag("--jobs", "With --then: runs in parallel.", WHICH, kind=int, default=1, least=1),
         Flag("--out", "The study's folder; an interrupted study continues there.", COMPARE, default="runs/study"),
         Flag("--out", "With --then: the study's folder.", WHICH, default="runs/study"),
@@ -247,6 +248,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--threads", "CPU threads of a process. [default: what torch chooses; of several processes, its share of the cores]",
              (*TRAIN, *GRID, *TOWERS), "train.threads", int),
         Flag("--threads", "CPU threads of a run. [default: what torch chooses; with --jobs, its share of the cores]", COMPARE, "train.threads", int),
+        Flag("--precision", "float32 or bf16: of matrix products while training; bf16 is tried in a process of its own first. [default: float32]", TRAIN, "train.precision"),
+        Flag("--checkpoint-layers", "Compute layers again in the backward pass: less memory, more time, the same weights.", TRAIN, "train.checkpoint_layers", bool),
+        Flag("--compile", "Compile the layers (torch.compile); on a CPU this needs a C++ compiler.", TRAIN, "train.compile", bool),
         Flag("--processes", "Processes that share the micro-batches of a step, at most train.accumulate. [default: 1]", TRAIN, kind=int, least=1),
     ),
     "Decoding": (

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headstart.cli.flags import Given
 from headstart.cli.settings import nested_settings
 from headstart.cli.terminal import Bar, show, show_json, show_table
+from headstart.errors import UserError
 from headstart.quantities import counted, duration
 
 if TYPE_CHECKING:
     from headstart.study.grid import Grid
     from headstart.study.grid_results import GridFound
+    from headstart.study.run import Engine
 
 
 def grid_study(grid: Grid[Any, Any], given: Given) -> None:
@@ -30,7 +34,8 @@ def grid_study(grid: Grid[Any, Any], given: Given) -> None:
         show_prepared(out, given)
         return
     if not given["--dry-run"]:
-        results = run_grid(grid, config, out, jobs, Bar(given["--quiet"]))
+        with engine(given, out) as elsewhere:
+            results = run_grid(grid, config, out, jobs, Bar(given["--quiet"]), elsewhere)
         show_json(results.plain()) if given["--json"] else show_grid(grid, out, results)
         return
     from headstart.study.estimate import grid_estimate
@@ -41,6 +46,21 @@ def grid_study(grid: Grid[Any, Any], given: Given) -> None:
         return
     time = f"about {duration(cost['seconds'])}"
     show(f"{counted(cost['cells'], 'cell')}, {cost['missing']:,} missing, {jobs} at once: {time}")
+
+
+@contextmanager
+def engine(given: Given, out: Path, expected: Mapping[str, float] | None = None) -> Iterator[Engine | None]:
+    """What runs the cells, where --on names a place for them."""
+    asked = given.values.get("--on")
+    if not asked:
+        yield None
+        return
+    from headstart.study.on_ray import RayCells, address_in, cluster
+
+    if given["--jobs"] > 1:
+        raise UserError("--on ray runs as many cells at once as the cluster has CPUs for: leave out --jobs.")
+    with cluster(address_in(asked)):
+        yield lambda planned: RayCells(out, planned, Bar(given["--quiet"]), expected)
 
 
 def show_prepared(out: Path, given: Given) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from headstart.cli.app import app, verb
 from headstart.cli.flags import Given
-from headstart.cli.grids import show_grid, show_prepared
+from headstart.cli.grids import engine, show_grid, show_prepared
 from headstart.cli.settings import nested_settings, study_settings
 from headstart.cli.terminal import Bar, show, show_json, show_table
 from headstart.errors import UserError
@@ -95,7 +95,9 @@ def run_study(config: StudyConfig, out: Path, given: Given, other: str | None = 
             raise UserError("This takes more than half an hour. Start it with --yes.")
     from headstart.study.study import Study
 
-    _show_study(Study.run(config, out, jobs, Bar(given["--quiet"]), expected), given["--json"], other)
+    with engine(given, out, expected) as elsewhere:
+        study = Study.run(config, out, jobs, Bar(given["--quiet"]), expected, elsewhere)
+    _show_study(study, given["--json"], other)
 
 
 def study_config(given: Given) -> StudyConfig:

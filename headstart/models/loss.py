@@ -25,7 +25,9 @@ def chunked_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, t
     """The summed cross-entropy of F.linear(hidden, weight, bias) against target, as one number."""
     if not torch.is_grad_enabled():  # autograd would ask for gradients all the same
         hidden, weight, bias = hidden.detach(), weight.detach(), None if bias is None else bias.detach()
-    return _ChunkedCrossEntropy.apply(hidden, weight, bias, target)
+    return _ChunkedCrossEntropy.apply(
+        hidden.to(weight.dtype), weight, bias, target
+    )  # of layers in bf16, a float32 loss
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):

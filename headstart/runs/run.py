@@ -48,7 +48,7 @@ C = TypeVar("C", bound=JobConfig)
 MAY_CHANGE = (  # when a run is resumed; anything else would make it another run
     *("train.threads", "train.device"),  # these change the last bits of the weights, which is told and kept
     *("train.log_every", "train.checkpoint_every", "train.keep_checkpoints", "train.tensorboard"),
-    *("train.skip_nonfinite", "train.gradients"),
+    *("train.skip_nonfinite", "train.gradients", "train.checkpoint_layers"),
 )
 FORMAT = 1  # of the directory; a newer one than ours is refused by name
 
@@ -158,7 +158,7 @@ class Run:
         """The settings as they were asked for when the run began, to go on with."""
         self.must_be_resumable()
         env = self.read_json("env.json")
-        if env.get("asked_sha256", _digest(env.get("asked"))) != _digest(env.get("asked")):
+        if env.get("asked_sha256", settings_digest(env.get("asked"))) != settings_digest(env.get("asked")):
             raise ModelError(
                 f"{self.path / 'env.json'} is damaged (its settings are not those that the run began with).",
                 "RUN_DAMAGED",
@@ -381,10 +381,10 @@ def runs_in(folder: str | Path) -> list[Run]:
 def _asked(config: JobConfig, threads: int) -> dict[str, Any]:
     facts = {"device": config.train.device, "threads": threads, "seed": config.train.seed}
     asked = config.model_dump(mode="json")
-    return {**facts, "asked": asked, "asked_sha256": _digest(asked)}
+    return {**facts, "asked": asked, "asked_sha256": settings_digest(asked)}
 
 
-def _digest(settings: Any) -> str:
+def settings_digest(settings: Any) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 

@@ -34,8 +34,8 @@ from headstart.runs.watch import Watch
 from headstart.schema import differences, parse, read_toml, to_toml
 from headstart.shapes import PRESETS, HuggingFaceConfig
 from headstart.strict_json import to_json
-from headstart.study.baselines import refuse_impossible, write_baseline
-from headstart.study.joined import write_joined
+from headstart.study.baselines import refuse_impossible
+from headstart.study.measured import Measured
 from headstart.study.plan import (
     PROMPTED_ARMS,
     Arm,
@@ -53,7 +53,6 @@ from headstart.study.plan import (
 from headstart.study.run import Cells, Engine, Planned, study_folder
 from headstart.study.taken import BaseFacts, StudyFile
 from headstart.study.which import with_best_base
-from headstart.study.zero_shot import write_zero_shot
 from headstart.text.files import file_facts
 from headstart.text.hygiene import refuse_leaks
 from headstart.text.read import text_files
@@ -64,13 +63,22 @@ MAY_GROW = ("seeds", "arms", "labels", "bases")  # a study can be extended by th
 
 
 def run_study(
-    cfg: StudyConfig, out: Path, jobs: int = 1, watch: Watch | None = None, expected: Mapping[str, float] | None = None
+    cfg: StudyConfig,
+    out: Path,
+    jobs: int = 1,
+    watch: Watch | None = None,
+    expected: Mapping[str, float] | None = None,
+    engine: Engine | None = None,
 ) -> Path:
-    """Run whatever of the study is missing in `out`; the folder, ready to be gathered. `expected` are seconds by cell."""
+    """Run whatever of the study is missing in `out`; the folder, ready to be gathered. `expected` are seconds by cell.
+
+    `engine` runs the cells elsewhere; without one they are run here, `jobs` at once.
+    """
     watch = watch or Watch()
+    engine = engine or (lambda planned: Cells(out, planned, jobs, watch, expected))
     cfg = with_best_base(cfg, out, watch)
     with _begun(cfg, out, watch) as (state, arms, every):
-        _run_cells(cfg, out, state, arms, every, lambda planned: Cells(out, planned, jobs, watch, expected))
+        _run_cells(cfg, out, state, arms, every, engine)
         _finish(out, state)
     return out
 
@@ -184,14 +192,9 @@ def _asks_well(base: str) -> bool:
 
 def _planned(cfg: StudyConfig, out: Path, every: int, score: str, cell: Cell) -> Planned:
     """A cell as work; its weight are its steps, where the base takes part in them. `every`: all rows to learn from."""
-    if cell.arm.base is None:
-        labels = cell.labels or 0
-        return Planned(cell.name, partial(write_baseline, cfg, cell.arm.kind, labels, cell.seed), weight=10.0)
-    if cell.labels is None:
-        work = partial(write_zero_shot, cfg.data, str(cell.arm.base.path), cfg.prompts, cfg.label_words, cfg.finetune)
-        return Planned(cell.name, work, weight=50.0)
-    if not cell.arm.fine_tuned:
-        return Planned(cell.name, partial(write_joined, cfg, cell, out.absolute()), weight=10.0)
+    if cell.arm.base is None or cell.labels is None or not cell.arm.fine_tuned:
+        asked = cell.arm.base is not None and cell.labels is None  # in words, over all test rows
+        return Planned(cell.name, Measured(cfg, cell, out.absolute()), weight=50.0 if asked else 10.0)
     job = finetuning(cfg, cell, (out / "features").absolute(), score)
     steps = float(job.usual_steps(round(0.8 * (cell.labels or every) / job.train.batch_size)))
     steps *= 2 if cell.arm.kind == "contrastive" else 1  # of pairs

@@ -77,11 +77,19 @@ class GridState(GridSettings):
     failures: list[_Failed] = Field(default_factory=list)
 
 
-def run_grid(grid: Grid[C, R], cfg: C, out: str | Path, jobs: int = 1, watch: Watch | None = None) -> R:
+def run_grid(
+    grid: Grid[C, R],
+    cfg: C,
+    out: str | Path,
+    jobs: int = 1,
+    watch: Watch | None = None,
+    engine: Engine | None = None,
+) -> R:
     """Run every cell that is not finished; the results, also written with table, figures and page."""
     out = Path(out)
+    engine = engine or (lambda cells: Cells(out, cells, jobs, watch or Watch()))
     with _begun(grid, cfg, out) as (planned, state):
-        _run_cells(planned, state, lambda cells: Cells(out, cells, jobs, watch or Watch()))
+        _run_cells(planned, state, engine)
         return _finish(grid, cfg, out, state)
 
 

@@ -129,7 +129,7 @@ def fit_hybrid(
 def stack(cell: Cell, data: Labelled, cells: Path) -> Baseline:
     """The scores of the fine-tuned model of the same base, labels and seed, and those of TF-IDF, in a log-linear pool."""
     began = time.perf_counter()
-    path = cells / replace(cell, arm=replace(cell.arm, kind="full")).name
+    path = cells / scored(cell).name
     if not (path / "result.json").exists():
         raise ModelError(f"stack takes the scores of {path.name}, which is not finished.", "RUN_UNFINISHED")
     found, rows = fit_tfidf(data)
@@ -145,6 +145,11 @@ def stack(cell: Cell, data: Labelled, cells: Path) -> Baseline:
     pooled = np.exp(log_linear(scores("test", data.test, "predictions.jsonl"), exponents))
     fitted = {"exponents": dict(zip(("full", "tfidf"), exponents.tolist(), strict=True))}
     return Baseline("stack", data.target, pooled, time.perf_counter() - began, None, 2 if data.valid else 0, fitted)
+
+
+def scored(cell: Cell) -> Cell:
+    """The cell whose scores one of stack takes."""
+    return replace(cell, arm=replace(cell.arm, kind="full"))
 
 
 def log_linear(scores: Scores, exponents: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -23,6 +23,7 @@ from headstart.study.match import MATCHERS
 from headstart.study.plan import StudyConfig
 from headstart.study.report import study_html, write_report
 from headstart.study.results import Results
+from headstart.study.run import Engine
 from headstart.study.translate import TRANSLATORS
 
 GRIDS: tuple[Grid[Any, Any], ...] = (TRANSLATORS, MATCHERS)
@@ -42,11 +43,12 @@ class Study:
         jobs: int = 1,
         watch: Watch | None = None,
         expected: Mapping[str, float] | None = None,
+        engine: Engine | None = None,
     ) -> Study:
         """Run whatever is missing of a study, and write its report; `expected` are the seconds of each cell."""
         from headstart.study.classify import run_study
 
-        study = cls.open(run_study(cfg, out, jobs, watch, expected))
+        study = cls.open(run_study(cfg, out, jobs, watch, expected, engine))
         study.write()
         return study
 

@@ -25,6 +25,7 @@ from headstart.runs.watch import Watch
 from headstart.text.batch import AnyBatch, B, Batches, Dealt
 from headstart.train.events import Events
 from headstart.train.health import Health
+from headstart.train.larger import half, layers_as_asked, must_be_possible
 from headstart.train.memory import memory_errors
 from headstart.train.optim import build_optimizer, learning_rate
 from headstart.train.processes import Micro, Processes, threads_of
@@ -57,6 +58,7 @@ def prepare_device(cfg: TrainConfig, place: Place = ALONE) -> int:
         float(torch.zeros(1, device=cfg.device))
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(f"Device '{cfg.device}' cannot be used: {str(error).splitlines()[0]}") from None
+    must_be_possible(cfg)
     return torch.get_num_threads()
 
 
@@ -85,6 +87,7 @@ def train(
         Events(run, cfg.tensorboard and run.writes, now.step, watch) as events,
         watch.bar(run.path.name, cfg.steps, now.step),
         memory_errors(model, cfg),
+        layers_as_asked(model, cfg),
     ):
         while True:
             due = now.step % cfg.eval_every == 0 or now.step == cfg.steps
@@ -186,7 +189,10 @@ def gradients(
     def backward(micro: int) -> Micro:
         _seed_step(cfg, now.step, micro)
         batch = batches(now.step * cfg.accumulate + micro).to(cfg.device)
-        loss, counted = task.loss(model.train(), batch)  # a frozen base that reads the rows now has turned dropout off
+        with half(cfg):
+            loss, counted = task.loss(
+                model.train(), batch
+            )  # a frozen base that reads the rows now has turned dropout off
         loss.backward()
         return float(loss.detach()), counted, batch.tokens
 

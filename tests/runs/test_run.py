@@ -312,7 +312,7 @@ OTHER: dict[str, Any] = {
 MAY = [
     *("train.threads", "train.device"),
     *("train.log_every", "train.checkpoint_every", "train.keep_checkpoints", "train.tensorboard"),
-    *("train.skip_nonfinite", "train.gradients"),
+    *("train.skip_nonfinite", "train.gradients", "train.checkpoint_layers"),
 ]
 
 
