@@ -18,8 +18,9 @@ jsonschema = pytest.importorskip("jsonschema_rs")
 CASES = 15  # of each operation
 
 
+@pytest.mark.parametrize("cases", [CASES, pytest.param(50, marks=pytest.mark.slow)])
 def test_no_request_is_answered_with_a_fault_or_outside_of_the_schema(
-    folder: Path, client_of: Callable[..., TestClient], monkeypatch: pytest.MonkeyPatch
+    cases: int, folder: Path, client_of: Callable[..., TestClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_job(*_: Any) -> str:
         raise Refused("no job is started here", "JOB_LIMIT")
@@ -28,16 +29,18 @@ def test_no_request_is_answered_with_a_fault_or_outside_of_the_schema(
     client = client_of(folder, token=None)
     schema = client.get("/openapi.json").json()
     operations = [found.ok() for found in schemathesis.openapi.from_dict(schema).get_all_operations()]
-    asked = [fuzzed(client, schema, one) for one in operations if one.path != "/api/plans"]  # which starts processes
+    asked = [
+        fuzzed(client, schema, one, cases) for one in operations if one.path != "/api/plans"
+    ]  # which starts processes
     assert sum(asked) > 200
 
 
-def fuzzed(client: TestClient, schema: Any, operation: Any) -> int:
+def fuzzed(client: TestClient, schema: Any, operation: Any, cases: int) -> int:
     """Send requests of one operation; how many could be sent."""
     known, sent = operation.definition.raw["responses"], 0
 
     @settings(
-        max_examples=CASES,
+        max_examples=cases,
         deadline=None,
         suppress_health_check=list(HealthCheck),
         database=None,
