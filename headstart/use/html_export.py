@@ -157,7 +157,7 @@ def _tokenizer(tokenizer: Tokenizer, run: str) -> Described:
 
 def _built_alike(found: dict[str, Any], kind: str, lower: bool) -> bool:
     """Whether a tokenizer is put together as ours of that kind."""
-    ours = json.loads(learn(kind, ["a"], 300, lower).to_str())
+    ours = json.loads(learn(kind, ["a"], 1, 300, lower).to_str())
     return all(found.get(part) == ours.get(part) for part in PARTS) and found["model"]["type"] == ours["model"]["type"]
 
 
