@@ -155,7 +155,7 @@ VERBS: Mapping[str, Verb] = {
 WORD_SETTINGS = {  # of --set: those that hold words which are no names of files
     "activation", "arms", "caption_column", "cell", "device", "encoding", "file_column", "gradients", "group_column", "head_labels", "hold_out", "init",
     "label_column", "label_separator", "label_words", "long", "models", "norm", "objective", "objectives", "on_bad_bytes", "pool", "positions", "predictions",
-    "preset", "projection", "prompt", "prompts", "samples", "scope", "score", "size", "source_column", "split", "start", "target_column", "task", "text_column", "unit",
+    "precision", "preset", "projection", "prompt", "prompts", "samples", "scope", "score", "size", "source_column", "split", "start", "target_column", "task", "text_column", "unit",
 }  # fmt: skip
 
 
