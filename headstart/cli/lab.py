@@ -51,7 +51,7 @@ def list_labs(given: Given) -> None:
         for name, known in found.items()
     ]
     show_table(["name", "on 2 cores", "from --data DIR", "tasks", "what"], rows, right=(1, 3))
-    show("\nheadstart lab NAME --quick needs no files of yours and takes one to three minutes.")
+    show("\nheadstart lab NAME --quick needs no files of yours and takes a few minutes.")
     show("One with tasks is an assignment: headstart lab start NAME.")
 
 
@@ -60,7 +60,7 @@ def run(given: Given) -> None:
     """Run a lab and write its page. `headstart lab NAME` is the same."""
     from headstart.labs.lab import open_lab
     from headstart.labs.page import write_page
-    from headstart.labs.results import gather, shown, spread
+    from headstart.labs.results import gather, other_data, shown, spread
     from headstart.labs.run import run_steps
 
     name, data, quick, sheet = given["name"], given["--data"], given["--quick"], given["--sheet"]
@@ -80,8 +80,10 @@ def run(given: Given) -> None:
     show()
     for sentence in results["verdict"]:
         show(sentence)
-    if quick:
-        show("This was --quick: fewer seeds and steps, and substitute data. Do not compare it with the reference.")
+    if said := other_data(results):
+        show(f"{said} Do not compare it with the reference.")
+    for stand_in in results["stands_in"]:
+        show(f"- {stand_in}")
     show(f"{'the sheet' if sheet else 'the whole page'}: {page}")
 
 

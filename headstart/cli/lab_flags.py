@@ -22,7 +22,7 @@ ARGUMENTS = (
 )
 DATA = (
     Flag("--data", "Folder with the files that the lab names.", RUN, kind=Path),
-    Flag("--quick", "One to three minutes, on small public data: a trial run.", RUN, kind=bool),
+    Flag("--quick", "A few minutes, on small public data: a trial run.", RUN, kind=bool),
     Flag("--student", "The student's id: the seed and the version of each question are derived from it.", (*START, *NOTEBOOK), default="student"),
     Flag("--key", "The teacher's key: which lab, right answers, hidden cases, marks given by hand.", GRADE, kind=Path, required=True),
     Flag("--key", "Check this key too, and print its answers as the salted hashes of a public lab file.", VALIDATE, kind=Path),

@@ -79,7 +79,9 @@ def numbers(places: Sequence[Place], find: Callable[[Place], Any]) -> list[float
     """The numbers at several places, lists joined; a TypeError where something else stands."""
     found = [find(place) for place in places]
     joined = [each for value in found for each in (value if isinstance(value, list) else [value])]
-    return [each + 0.0 for each in joined]
+    if not all(isinstance(each, (int, float)) for each in joined):
+        raise TypeError("not a number")
+    return [float(each) for each in joined]
 
 
 def welch(a: Sequence[float], b: Sequence[float]) -> tuple[float, list[float]]:

@@ -86,6 +86,7 @@ class Summary(Facts):
     verdict: list[str]
     figures: list[FigureResult]
     steps: list[StepResult]
+    stands_in: NotRequired[list[str]]  # packs for files of the reference
 
 
 def read_facts(out: Path) -> Facts:

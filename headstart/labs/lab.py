@@ -59,6 +59,7 @@ class Step(Frozen):
     # With --quick: a command in its place, or flags with other values; false: left out.
     quick: Annotated[str, Field(max_length=10_000)] | Literal[False] = ""
     packs: str = Field("", max_length=10_000)  # the same without --data, from packs
+    data: bool = True  # false: left out with --data
 
     def words(self, quick: bool, given: bool = True) -> list[str]:
         """The command, word by word, without `headstart`; `given`: there is a --data."""
@@ -194,14 +195,15 @@ class Lab(Frozen):
         found += [place for effect in self.effect for place in effect.places()]
         return [*found, *(place for answer in self.answer for place in answer.values.values()), *self.verdict]
 
-    def steps(self, quick: bool) -> list[Step]:
-        return [step for step in self.step if not (quick and step.quick is False)]
+    def steps(self, quick: bool, given: bool) -> list[Step]:
+        """`given`: there is a --data, which --quick does not read."""
+        return [step for step in self.step if (step.quick is not False if quick else step.data or not given)]
 
-    def part(self, quick: bool) -> Lab:
-        """What is run: with --quick, without all that rests on a step that it leaves out."""
-        steps = self.steps(quick)
+    def part(self, quick: bool, given: bool) -> Lab:
+        """What is run, without all that rests on a step that is left out."""
+        steps = self.steps(quick, given)
         names = {step.name for step in steps}
-        written = {word for step in steps for word in step.words(quick)}
+        written = {word for step in steps for word in step.words(quick, given)}
 
         def kept(*places: Place) -> bool:
             return all(place.partition(": ")[0] in names for place in places)
@@ -225,7 +227,7 @@ class Lab(Frozen):
         """The words of each step's command, by its name, with the two folders in their places."""
         return {
             step.name: [word.replace("{out}", out).replace("{data}", data) for word in step.words(quick, bool(data))]
-            for step in self.steps(quick)
+            for step in self.steps(quick, bool(data))
         }
 
     def check_data(self, data: Path | None, quick: bool) -> None:
@@ -245,7 +247,7 @@ class Lab(Frozen):
                 for needed, lost in missing.items()
             ]
             raise DataError(f"What this lab needs {where}: {' '.join(needs)}{way_out}", "DATA_LAB")
-        words = [word for step in self.steps(quick) for word in step.words(quick, data is not None)]
+        words = [word for step in self.steps(quick, data is not None) for word in step.words(quick, data is not None)]
         if data is None and any("{data}" in word for word in words):
             raise DataError("This lab reads files below --data DIR, which is not given.", "DATA_LAB")
 

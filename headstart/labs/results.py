@@ -62,9 +62,8 @@ class Results(Summary):
     reference: str
     effects: list[EffectResult]
     rows: dict[str, str]  # the parts that have a figure here
-    left_out: list[str]  # the others, by --quick
+    left_out: dict[str, str]  # the others, by --quick
     data: list[dict[str, Any]]  # [[data]] of the lab's file
-    stands_in: list[str]  # packs for files of the reference
     tables: list[TableResult]
     pictures: list[dict[str, str]]  # [[picture]] of the lab's file
     answers: list[AnswerResult]
@@ -74,7 +73,8 @@ class Results(Summary):
 def gather(name: str, lab: Lab, out: Path) -> Results:
     """results.json of a lab whose steps are done, also written."""
     facts = read_facts(out)
-    run = lab.part(facts["quick"])
+    run = lab.part(facts["quick"], bool(facts["data_dir"]))
+    stands_in = [f"{n.what}: {said}" for n in lab.data if (said := _stand_in(n, facts))]
     steps = [_step(lab, out, facts, step.name, step.shows) for step in run.step]
     answers = {step.name: read_answer(out, step.name) for step in run.step}
 
@@ -82,8 +82,8 @@ def gather(name: str, lab: Lab, out: Path) -> Results:
         step, _, path = place.partition(": ")
         return pick(answers[step], path)
 
-    figures = [_figure(figure, find, facts["quick"]) for figure in run.figure]
-    effects = [found for effect in run.effect if (found := _effect(effect, find))]
+    figures = [_figure(figure, find, facts["quick"] or bool(stands_in)) for figure in run.figure]
+    effects = [_effect(effect, find) for effect in run.effect]
     sentences = [_verdict(find, place, len(run.verdict) > 1) for place in run.verdict]
     there = {figure.row for figure in run.figure}
     results: Results = {
@@ -92,12 +92,12 @@ def gather(name: str, lab: Lab, out: Path) -> Results:
         "title": lab.title,
         "question": lab.question,
         "reference": lab.reference,
-        "verdict": [*(effect["sentence"] for effect in effects), *filter(None, sentences)],
-        "effects": effects,
+        "verdict": [*(e if isinstance(e, str) else e["sentence"] for e in effects), *filter(None, sentences)],
+        "effects": [effect for effect in effects if not isinstance(effect, str)],
         "rows": {row: what for row, what in lab.rows.items() if row in there},
-        "left_out": [row for row in lab.rows if row not in there],
+        "left_out": {row: what for row, what in lab.rows.items() if row not in there},
         "data": [needed.model_dump() for needed in lab.data],
-        "stands_in": [f"{n.what}: {said}" for n in lab.data if (said := _stand_in(n, facts))],
+        "stands_in": stands_in,
         "steps": steps,
         "figures": figures,
         "tables": [_table(table, find) for table in run.table],
@@ -169,7 +169,7 @@ def _stand_in(needed: Needed, facts: Facts) -> str:
     return needed.quick if facts["quick"] else "" if facts["data_dir"] else needed.packs
 
 
-def _figure(figure: Figure, find: Find, quick: bool) -> FigureResult:
+def _figure(figure: Figure, find: Find, other_data: bool) -> FigureResult:
     interval = _found(find, figure.interval, None)
     is_interval = isinstance(interval, list) and len(interval) == 2 and all(map(is_number, interval))
     found: FigureResult = {
@@ -194,7 +194,9 @@ def _figure(figure: Figure, find: Find, quick: bool) -> FigureResult:
     except NotFound as missing:
         found["missing"] = f"{figure.value}: {missing}"
     found["seeds"] = _found(find, figure.seeds, found["seeds"])
-    found["comparison"] = _comparison(found, "equal" if figure.better == "equal" else "" if quick else figure.better)
+    found["comparison"] = _comparison(
+        found, "equal" if figure.better == "equal" else "" if other_data else figure.better
+    )
     return found
 
 
@@ -209,7 +211,7 @@ def _found(find: Find, place: Place, default: Any) -> Any:
 def _comparison(figure: Mapping[str, Any], better: str) -> str:
     """How a figure stands to that of the reference: better, worse, equal, alike, or nothing that can be said.
 
-    A few updates on other data are neither better nor worse; a count is what it is.
+    What was measured on other data than the reference's is neither better nor worse; a count is what it is.
 
     >>> ours = {"reference": 0.8, "ours": 0.81, "interval": None, "sd": None}
     >>> _comparison(ours, "higher"), _comparison(ours, "lower"), _comparison({**ours, "ours": 0.8}, "equal")
@@ -286,12 +288,13 @@ def _for_text(value: Any) -> Any:
     return value
 
 
-def _effect(effect: Effect, find: Find) -> EffectResult | None:
-    """None where this run did not measure it: a lab may have one effect in full and another with --quick."""
+def _effect(effect: Effect, find: Find) -> EffectResult | str:
+    """The effect, or a sentence that it was not measured."""
     try:
         return measured(effect, find)
-    except (NotFound, TypeError, ValueError):
-        return None
+    except (NotFound, TypeError, ValueError) as error:
+        lost = [place for place in effect.places() if _found(find, place, None) is None]
+        return f"{effect.claim}? Not measured: {', '.join(lost or effect.of)} ({error})."
 
 
 def _verdict(find: Find, place: Place, one_of_several: bool) -> str:
@@ -343,20 +346,28 @@ def spread(figure: FigureResult) -> str:
     return f"± {shown(figure['sd'])}" if figure["sd"] is not None else ""
 
 
+def other_data(lab: Summary) -> str:
+    """Why the figures of a lab are not those of the reference's data, if so."""
+    if lab["quick"]:
+        return "This was --quick: fewer seeds and steps, and other data."
+    return "This was without --data: packs stand in for files of the reference." if lab.get("stands_in") else ""
+
+
 def markdown(labs: Sequence[Summary]) -> str:
     """The figures of several labs as a page of Markdown."""
     parts = [
         "# Results\n\nMade by `make labs`, never by hand: the figures of the reference reports beside ours, lab by lab. "
-        "Alike: the reference lies in our interval, or within two deviations."
+        "Alike: the reference lies in our interval, or within two deviations. Each lab is the file of the day that stands below its "
+        "question; later versions may have other steps and effects."
     ]
     for lab in labs:
         environment = lab["environment"]
-        quick = " **Quick: fewer seeds and steps, and other data; not to be compared.**" if lab["quick"] else ""
+        caveat = f" **{said} Not to be compared.**" if (said := other_data(lab)) else ""
         parts.append(
             f"## {lab['title']}\n\n{lab['question']}\n\n`headstart lab {lab['lab']}{' --quick' if lab['quick'] else ''}"
             f"{' --data DIR' if lab['data_dir'] else ''}`: {duration(lab['seconds'])} on {environment['machine']}, "
             f"headstart {environment['versions']['headstart']}, torch {environment['versions']['torch']}, "
-            f"{environment['started'][:10]}.{quick}"
+            f"{environment['started'][:10]}.{caveat}"
         )
         parts += ["> " + sentence.replace("\n", "\n> ") for sentence in lab["verdict"]]
         parts.append(_markdown_table(lab["figures"]))

@@ -42,7 +42,7 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def run_steps(name: str, lab: Lab, out: Path, data: Path | None, quick: bool, watch: Watch) -> None:
     """Every step that is not done; the first that fails ends the lab with its own sentence and exit code."""
-    if not lab.steps(quick):
+    if not lab.steps(quick, data is not None):
         raise ConfigError(
             f"The lab {name} has no steps to run. It has tasks: headstart lab start {name}.", "LAB_NO_STEPS"
         )
@@ -53,7 +53,7 @@ def run_steps(name: str, lab: Lab, out: Path, data: Path | None, quick: bool, wa
         folders.check(called, check_command(words))
     make_folder(out)
     with lock_folder(out):
-        _refuse_another(out, name, quick)
+        _refuse_another(out, name, data, quick)
         done = {step: record for step in commands if (record := read_step(out, step))}
         changed = [step for step, record in done.items() if not record["exit"] and record["words"] != commands[step]]
         if changed:
@@ -63,7 +63,7 @@ def run_steps(name: str, lab: Lab, out: Path, data: Path | None, quick: bool, wa
         if not (out / "lab.json").exists():
             facts = {"lab": name, "quick": quick, "data_dir": str(data or ""), "environment": environment()}
             write_file(out / "lab.json", to_json(facts, indent=1).encode())
-        steps = lab.steps(quick)
+        steps = lab.steps(quick, data is not None)
         left = [step for step in steps if step.name not in done or done[step.name]["exit"]]
         first = len(steps) - len(left)
         if first and left:
@@ -76,15 +76,18 @@ def run_steps(name: str, lab: Lab, out: Path, data: Path | None, quick: bool, wa
                 _execute(folders, step.name, commands[step.name], before)
 
 
-def _refuse_another(out: Path, name: str, quick: bool) -> None:
+def _refuse_another(out: Path, name: str, data: Path | None, quick: bool) -> None:
     """What is not of this lab stays as it is."""
     file = out / "lab.json"
     if not file.exists():
         found = "already exists and is not a lab" if holds_something(out) else ""
     else:
         before = read_facts(out)
-        begun = "without" if quick else "with"
-        found = f"holds a lab that was begun {begun} --quick" if before["quick"] != quick else ""
+        found, with_data = "", bool(before["data_dir"])
+        if with_data != (data is not None) and not quick:
+            found = f"holds a lab that was begun {'with' if with_data else 'without'} --data"
+        if before["quick"] != quick:
+            found = f"holds a lab that was begun {'without' if quick else 'with'} --quick"
         if Path(before["lab"]).stem != Path(name).stem:
             found = f"holds the lab {before['lab']}"
     if found:

@@ -70,8 +70,10 @@ def _places(lab: Lab, run: Path) -> Iterator[str]:
     """Every place of the lab, looked up in what its steps answered."""
     if not (run / "lab.json").exists():
         raise UserError(f"{run}: no lab was run here (it has no lab.json).", "LAB_UNFINISHED")
-    quick = read_facts(run)["quick"]
-    left_out = {step.name for step in lab.step} - {step.name for step in lab.steps(quick)}
+    facts = read_facts(run)
+    left_out = {step.name for step in lab.step} - {
+        step.name for step in lab.steps(facts["quick"], bool(facts["data_dir"]))
+    }
     for place in dict.fromkeys(lab.places()):
         step, _, path = place.partition(": ")
         record = read_step(run, step) if step not in left_out else None
@@ -85,10 +87,10 @@ def _places(lab: Lab, run: Path) -> Iterator[str]:
 
 def _commands(lab: Lab, home: Path) -> Iterator[str]:
     """Files that steps read: below the lab's file, named by [[data]], or written by a step before."""
-    for quick in (False, True):
+    for quick, given in ((False, True), (False, False), (True, False)):
         written: list[str] = []
-        for step in lab.steps(quick):
-            values = check_command(step.words(quick))
+        for step in lab.steps(quick, given):
+            values = check_command(step.words(quick, given))
             for kind, _, value in values:
                 if kind == "read" and (why := _missing(value, lab, home, written)):
                     yield f"step '{step.name}': {why}"

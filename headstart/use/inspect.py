@@ -110,7 +110,13 @@ class Inspector:
                 found.append(labelled)
             if "attribution" in views:
                 asked = [label] if label else self._explained(labelled.probabilities)
-                found += [attribute(self.model, self.tokenizer, ids, self.labels, each) for each in asked]
+                if len(asked) > MOST_LABELS:
+                    notes.append(
+                        f"This text has {len(asked)} labels; the {MOST_LABELS} most probable are attributed. "
+                        "--label (in Python, label) takes another."
+                    )
+                shown = asked[:MOST_LABELS]
+                found += [attribute(self.model, self.tokenizer, ids, self.labels, each) for each in shown]
         if "probabilities" in views:
             found.append(token_probabilities(self.model, self.tokenizer, ids, top, temperature, given))
         if "lens" in views:
@@ -191,7 +197,7 @@ class Inspector:
             return ranked[:1]
         outputs = np.array([[probabilities[name] for name in self.target.names]])
         there = self.target.written(self.target.answers(outputs)[0])
-        return [name for name in ranked if name in there][:MOST_LABELS] or ranked[:1]
+        return [name for name in ranked if name in there] or ranked[:1]
 
     def _read(self, text: str) -> tuple[list[int], int]:
         """The ids that the model reads, and how many tokens do not fit into its context."""

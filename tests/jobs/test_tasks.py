@@ -137,6 +137,17 @@ def test_what_is_looked_into_is_what_is_predicted_and_its_evidence_is_complete(t
         assert {part.label for part in parts} == set(predicted["label"]) == {"food", "staff"}
 
 
+def test_labels_that_are_not_attributed_are_told(runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch):
+    inspector, text = Inspector.load(runs["multilabel"]), "tasty soup and the waiter came"
+    assert inspector.inspect(text).notes == ()
+    monkeypatch.setattr("headstart.use.inspect.MOST_LABELS", 1)
+    seen = inspector.inspect(text)
+    assert len([view for view in seen.views if isinstance(view, Attribution)]) == 1
+    (note,) = seen.notes
+    assert note.startswith("This text has 2 labels; ")
+    assert "--label" in note
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_over_rows_the_words_of_each_label_lead(task: str, runs: dict[str, Path], tables: dict[str, str]):
     done = CliRunner().invoke(app, ["inspect", str(runs[task]), "--data", tables[task], "--rows", "3", "--json"])

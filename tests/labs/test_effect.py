@@ -14,6 +14,14 @@ from headstart.labs.results import pick
 from headstart.schema import parse
 
 EXPERIMENTS = [name for name in lab_files() if open_lab(name)[1].step]
+QUICK = {
+    "arithmetic": "Does frozen MiniLM know the sign of a difference better than the majority class, in macro-F1",
+    "book-reviews": "Does a base of word vectors, tuned, have more of the test reviews right than the same model from scratch",
+    "captions": "Does the name of an emoji that was held out find it among the first five more often than guessing",
+    "pig-latin": "Does additive attention lower the validation loss of a GRU",
+    "pretrained-gpt": "Does a frozen encoder that has read much have more of the test rows right than a frozen small GPT that has read these rows only",
+    "small-gpt": "Is the loss lower without the square mask, which hides the token that is to be predicted",
+}  # the claim of each lab that its quick run is about
 FOUND: dict[str, Any] = {
     "study": {"difference": 0.1, "interval": [0.02, 0.18], "wide": [-0.02, 0.22], "chance": 0.05},
     "grid": {"gru": [0.7, 0.8, 0.75], "attention": [0.05, 0.04, 0.06], "one": [0.1]},
@@ -69,11 +77,9 @@ def test_an_effect_without_an_interval_or_seeds_is_refused(settings: dict[str, A
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_quick_lab_has_an_effect_and_rests_on_what_it_runs(name: str) -> None:
-    part = open_lab(name)[1].part(quick=True)
-    assert part.effect
-    steps = {step.name for step in part.step}
-    assert {place.partition(": ")[0] for place in part.places()} - steps == set()
+def test_every_quick_lab_is_about_one_effect_and_has_answers_and_pictures(name: str) -> None:
+    part = open_lab(name)[1].part(quick=True, given=False)
+    assert [effect.claim for effect in part.effect] == [QUICK[name]]
     assert part.answer
     assert part.picture
 
@@ -95,7 +101,7 @@ def test_what_rests_on_a_step_that_is_left_out_is_not_on_the_quick_page() -> Non
             "picture": [{"file": "a.png", "caption": "a"}, {"file": "b/figures/b.svg", "caption": "b"}],
         },
     )
-    quick, full = lab.part(quick=True), lab.part(quick=False)
+    quick, full = lab.part(quick=True, given=True), lab.part(quick=False, given=True)
     assert (
         [f.what for f in quick.figure]
         == [a.question for a in quick.answer]
@@ -124,3 +130,23 @@ def test_packs_stand_in_where_no_data_is_given(tmp_path: Path) -> None:
         lab.check_data(tmp_path, quick=False)  # a folder was given, and the file is not in it
     with pytest.raises(DataError, match="Licence"):
         parse(Lab, {"title": "t", "question": "q", "step": [step], "data": [needed]}).check_data(None, quick=False)
+
+
+def test_a_step_for_packs_alone_is_left_out_where_data_is_given() -> None:
+    step = {"name": "a", "shows": "x", "command": "headstart data check bbc-news", "data": False}
+    both = {"name": "b", "shows": "x", "command": "headstart runs"}
+    lab = parse(
+        Lab,
+        {
+            "title": "t",
+            "question": "q",
+            "step": [step, both],
+            "rows": {"T1": "p"},
+            "figure": [{"row": "T1", "what": "w", "value": "a: v"}],
+        },
+    )
+    assert list(lab.commands("OUT", "", False)) == ["a", "b"]
+    assert list(lab.commands("OUT", "DIR", False)) == ["b"]
+    assert list(lab.commands("OUT", "DIR", True)) == ["a", "b"], "a quick run reads no data"
+    assert len(lab.part(quick=False, given=False).figure) == 1
+    assert lab.part(quick=False, given=True).figure == ()

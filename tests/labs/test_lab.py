@@ -163,7 +163,7 @@ def test_a_table_of_labs_is_markdown(ran: tuple[Path, Path, str]) -> None:
     assert "| T5 | rows | 4 | 3 |  | – | worse | rows |  |" in told
     assert f"`headstart lab {ran[0]} --quick`" in told, "as it is run again"
     assert re.search(r" on \w+ \w+, \d+ cores?, headstart ", told), "the machine, without the name of its kernel"
-    assert "**Quick" in told
+    assert "**This was --quick: " in told
 
 
 def test_other_commands_do_not_go_on_in_the_same_folder(ran: tuple[Path, Path, str], tmp_path: Path) -> None:
@@ -179,9 +179,14 @@ def test_what_is_not_this_lab_stays_as_it_is(ran: tuple[Path, Path, str], tmp_pa
     (tmp_path / "some").mkdir()
     (tmp_path / "some" / "text.txt").write_text("a\nb\n")
     (tmp_path / "another.toml").write_text(LAB)
+    of_data = tmp_path / "of-data"
+    of_data.mkdir()
+    facts = {**json.loads((out / "lab.json").read_text()), "quick": False}
+    (of_data / "lab.json").write_text(json.dumps(facts))
     for lab, folder, words, says in (
         (file, tmp_path, ["--quick"], "is not a lab"),
         (file, out, ["--data", tmp_path], "begun with --quick"),
+        (file, of_data, ["--data", tmp_path], "begun without --data"),
         (tmp_path / "another.toml", out, ["--quick"], f"holds the lab {file}"),
     ):
         done = run(lab, "--out", folder, "--quiet", *words)
@@ -307,10 +312,10 @@ ONE_STEP = {
 }
 
 
-def keep(out: Path, answer: dict[str, Any], quick: bool = False) -> None:
+def keep(out: Path, answer: dict[str, Any], quick: bool = False, data: str = "") -> None:
     """The folder of a lab whose one step is done."""
     (out / "steps" / "s").mkdir(parents=True)
-    facts = {"lab": "x", "quick": quick, "data_dir": "", "environment": environment()}
+    facts = {"lab": "x", "quick": quick, "data_dir": data, "environment": environment()}
     (out / "lab.json").write_text(json.dumps(facts))
     (out / "steps" / "s" / "step.json").write_text('{"words": [], "exit": 0, "seconds": 1.0}')
     (out / "steps" / "s" / "result.json").write_text(json.dumps(answer))
@@ -331,6 +336,48 @@ def test_the_mean_over_seeds_comes_with_its_deviation_and_is_compared_unless_qui
     assert (figure["seeds"], figure["comparison"]) == (2, "" if quick else "alike")
     assert [row[0] for row in results["tables"][0]["rows"]] == pytest.approx([0.2, 0.7])
     assert quick or '<td class="">alike</td>' in write_page(results, tmp_path).read_text("utf-8")
+
+
+PACKS_STAND_IN = {"what": "rows", "files": ["r.csv"], "source": "s", "licence": "l", "packs": "the pack bbc-news"}
+
+
+@pytest.mark.parametrize(("data", "said"), [("", ""), ("DIR", "better")])
+def test_figures_on_packs_are_not_compared_with_those_of_other_data(data: str, said: str, tmp_path: Path) -> None:
+    keep(tmp_path, {"accuracy": 0.9, "parameters": 7}, data=data)
+    figure = {"row": "T6", "what": "w", "reference": 0.8, "value": "s: accuracy", "better": "higher"}
+    counted = {"row": "T6", "what": "n", "reference": 7, "value": "s: parameters", "better": "equal"}
+    lab = parse(Lab, {**ONE_STEP, "data": [PACKS_STAND_IN], "figure": [figure, counted]})
+    results = gather("x", lab, tmp_path)
+    assert [f["comparison"] for f in results["figures"]] == [said, "equal"]
+    assert results["score"]["compared"] == 1 + bool(said)
+    assert ("without --data" in markdown([results])) == (not data)
+
+
+def test_what_stands_in_is_said_in_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep(tmp_path / "out", {"accuracy": 0.9})
+    monkeypatch.setattr(
+        "headstart.labs.lab.open_lab", lambda name: (name, parse(Lab, {**ONE_STEP, "data": [PACKS_STAND_IN]}))
+    )
+    monkeypatch.setattr("headstart.labs.run.run_steps", lambda *_: None)
+    done = run("x", "--out", tmp_path / "out", "--quiet")
+    assert "rows: the pack bbc-news" in done.stdout
+    assert "Do not compare" in done.stdout
+
+
+@pytest.mark.parametrize("of", ["s: nothing", "s: none"])
+def test_an_effect_that_was_not_measured_is_said_to_be_so(of: str, tmp_path: Path) -> None:
+    keep(tmp_path, {"none": None, "interval": [0.1, 0.2]})
+    effect = {"claim": "Does it help", "of": [of], "interval": "s: interval"}
+    results = gather("x", parse(Lab, {**ONE_STEP, "effect": [effect]}), tmp_path)
+    assert results["effects"] == []
+    assert [said.partition(" (")[0] for said in results["verdict"]] == [f"Does it help? Not measured: {of}"]
+
+
+def test_the_quick_page_says_what_the_rows_are_that_it_leaves_out(tmp_path: Path) -> None:
+    keep(tmp_path, {"a": 1}, quick=True)
+    lab = parse(Lab, {**ONE_STEP, "figure": [{"row": "T6", "what": "w", "value": "s: a"}], "rows": {"T6": "curve", "T7": "a map <of> it"}})  # fmt: skip
+    page = write_page(gather("x", lab, tmp_path), tmp_path).read_text("utf-8")
+    assert "T7 (a map &lt;of&gt; it)" in page
 
 
 @pytest.mark.parametrize(
@@ -457,6 +504,14 @@ def test_every_training_of_a_lab_has_settings_that_go_together(
     assert len(begun) == len(wanted) > 0
 
 
+@pytest.mark.parametrize(("quick", "data"), [(True, ""), (False, ""), (False, "DIR")])
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_no_table_of_a_lab_is_made_in_vain(name: str, quick: bool, data: str) -> None:
+    commands = list(open_lab(name)[1].commands("OUT", data, quick).values())
+    made = [words[words.index("--out") + 1] for words in commands if words[:2] == ["data", "table"]]
+    assert [table for table in made if sum(table in words for words in commands) < 2] == []
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_quick_lab_needs_no_data_of_its_own(name: str) -> None:
     _, lab = open_lab(name)
@@ -493,7 +548,7 @@ def test_a_quick_lab_measures_everything_it_promises(name: str, tmp_path: Path) 
     assert results["effects"]
     for effect in results["effects"]:  # each is there: zero lies outside of its interval, on the side of the claim
         assert effect["shown"], effect["sentence"]
-    assert len(results["effects"]) == len(open_lab(name)[1].part(quick=True).effect)
+    assert len(results["effects"]) == len(open_lab(name)[1].part(quick=True, given=False).effect)
 
 
 @pytest.mark.slow

@@ -272,7 +272,7 @@ def test_uneven_classes_failures_and_overlap_are_mentioned():
     assert "1 run failed and is left out." in text
 
 
-def test_arms_no_better_than_the_commonest_label_are_told_so():
+def test_arms_no_better_than_the_majority_class_are_told_so():
     arms = [arm("majority", 0.76, seeds=1), *THREE[2:]]
     rows = [gap("full", "scratch", 3.1, 1.2, 5.0)]
     assert "majority class" not in verdict(study(arms, rows))  # full is: 0.761 to 0.801

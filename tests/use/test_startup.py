@@ -16,9 +16,12 @@ CODE = f"""
 import contextlib, io, sys
 from headstart.cli import app
 for words in sys.argv[1:]:
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
-        app(words.split("|"))
-    print(words, *sorted(set(sys.modules) & {SLOW | {"torch"}}))
+    with contextlib.redirect_stdout(io.StringIO()):
+        try:
+            app(words.split("|"))
+        except SystemExit as end:
+            code = end.code
+    print(words, code, *sorted(set(sys.modules) & {SLOW | {"torch"}}))
 """
 
 
@@ -31,7 +34,7 @@ def test_commands_load_nothing_slow(runs: dict[str, Path]) -> None:
         f"evaluate|{full}|{table}",
     ]
     done = subprocess.run([sys.executable, "-c", CODE, *words], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == [words[0], *(f"{line} torch" for line in words[1:])], done.stderr
+    assert done.stdout.splitlines() == [f"{words[0]} 0", *(f"{line} 0 torch" for line in words[1:])], done.stderr
 
 
 def test_opening_a_model_draws_no_weights(runs: dict[str, Path]) -> None:
