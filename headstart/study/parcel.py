@@ -13,6 +13,7 @@ import shutil
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -287,6 +288,7 @@ def _taken(work: JobConfig | Measured) -> list[str]:
     return [scored(work.cell).name] if isinstance(work, Measured) and work.cell.arm.kind == "stack" else []
 
 
+@cache  # a vocabulary takes a second to be read, and each cell asks
 def _float32_bytes(file: Path) -> int:
     if file.suffix != ".gguf":
         return file.stat().st_size

@@ -19,6 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headstart.cli import app
+from headstart.cli.settings import placed_tokenizer
 from headstart.config import FinetuneConfig, PretrainConfig
 from headstart.errors import ModelError
 from headstart.jobs.pretrain import pretrain
@@ -179,6 +180,8 @@ def test_a_tokenizer_goes_along_whether_pack_or_file(rows: Path, monkeypatch: py
     assert Path("tok.json") in sent("tok.json").values()
     (rows / "word").write_text("a file beside")  # which a kind of tokenizer is not
     assert len(sent("word")) == 1
+    kinds = {"tok.json": str(rows / "tok.json"), "word": "word", "gpt2-tokenizer": "gpt2-tokenizer"}
+    assert {kind: placed_tokenizer(kind) for kind in kinds} == kinds
 
 
 def test_memory_is_that_of_float32_weights_however_they_are_kept(rows: Path) -> None:
