@@ -70,9 +70,7 @@ class TrainConfig(Frozen):
     seed: int = Field(0, ge=0, lt=2**63)
     device: str = "cpu"
     precision: Literal["float32", "bf16"] = "float32"  # of matrix products while training; bf16 where the device has it
-    checkpoint_layers: bool = (
-        False  # compute layers again in the backward pass: less memory, the same bits, about 1.3x time
-    )
+    checkpoint_layers: bool = False  # compute layers again in the backward pass: less memory, more time, the same bits
     compile: bool = False  # compile the layers with torch.compile
     threads: int = Field(0, ge=0)  # 0 leaves it to torch
     skip_nonfinite: int = Field(0, ge=0)  # steps with a non-finite loss or gradient to skip before stopping

@@ -5,6 +5,8 @@ Quantized weights are opened to 32 bits: what is trained starts from the numbers
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -50,21 +52,32 @@ class Gguf:
 
 def read_gguf(file: Path, weights: bool = True) -> Gguf:
     """The model of a GGUF file as transformers would describe it, with or without its weights."""
+    with _opened(file) as (gguf, reader):
+        return _read(gguf, reader, file, weights)
+
+
+def parameters_of(file: Path) -> int:
+    """How many parameters the file has, however they are quantized."""
+    with _opened(file) as (_, reader):
+        return sum(int(tensor.n_elements) for tensor in reader.tensors)
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[tuple[ModuleType, Any]]:
     try:
         import gguf
     except ImportError:
-        raise UserError(f"{file.name} needs the library gguf: pip install 'headstart[hf]'.", "EXTRA") from None
+        raise UserError(f"{file.name} needs the library gguf: pip install 'headstart[hf]'.", "NOT_INSTALLED") from None
     try:
-        return _read(gguf, file, weights)
+        open_regular(file).close()  # a pipe would keep the reader waiting
+        yield gguf, _bounded(gguf.GGUFReader)(file)
     except (ModelError, MemoryError):
         raise
     except Exception as error:  # what is damaged ends in many kinds: of gguf, of numpy, of the tokenizers
         raise ModelError(f"{file}: not a GGUF file that can be read ({first_line(error)}).") from None
 
 
-def _read(gguf: ModuleType, file: Path, weights: bool) -> Gguf:
-    open_regular(file).close()  # a pipe would keep the reader waiting
-    reader = _bounded(gguf.GGUFReader)(file)
+def _read(gguf: ModuleType, reader: Any, file: Path, weights: bool) -> Gguf:
     facts = {name: f.contents() for name, f in reader.fields.items()}
     architecture = facts.get("general.architecture")
     if architecture != "llama":

@@ -13,7 +13,9 @@ def add_lora(base: Base, rank: int) -> None:
     try:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError:
-        raise UserError("--train lora needs the library peft: pip install 'headstart[lora]'.", "EXTRA") from None
+        raise UserError(
+            "--train lora needs the library peft: pip install 'headstart[lora]'.", "NOT_INSTALLED"
+        ) from None
     inside = {id(module) for module in base.blocks.modules()}
     linear = {name: module for name, module in base.named_modules() if id(module) in inside and _is_linear(module)}
     turned = any(not isinstance(module, nn.Linear) for module in linear.values())  # GPT-2 keeps them as (in, out)

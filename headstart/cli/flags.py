@@ -16,7 +16,7 @@ from headstart.cli import lab_flags
 from headstart.cli.complete import packs, runs
 from headstart.cli.flag import Flag
 from headstart.cli.label_flags import LABELLING, LABELLING_VERBS
-from headstart.cli.settings import label_count, label_words, placed, placed_base, rate, template
+from headstart.cli.settings import label_count, label_words, placed, placed_base, placed_tokenizer, rate, template
 
 TRAIN = ("pretrain", "finetune", "translate train", "match train")
 PRETRAIN, FINETUNE, TRANSLATE, MATCH = ((verb,) for verb in TRAIN)
@@ -66,7 +66,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--objective", "For --corpus: causal, masked, distill, or several with commas. [default: causal]", COMPARE, "objectives",
              commas=True),
         Flag("--jobs", "Runs in parallel.", STUDIES, kind=int, default=1, least=1),
-        Flag("--on", "Where to run: ray, a cluster made of this machine, or ray:ADDRESS, one that is there. [default: here]", STUDIES),
+        Flag("--on", "Where to run: ray, a cluster made of this machine, or ray:ADDRESS, an existing cluster. [default: here]", STUDIES),
         Flag("--jobs", "With --then: runs in parallel.", WHICH, kind=int, default=1, least=1),
         Flag("--out", "The study's folder; an interrupted study continues there.", COMPARE, default="runs/study"),
         Flag("--out", "With --then: the study's folder.", WHICH, default="runs/study"),
@@ -191,7 +191,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--target-level", "The same, for the target. [default: char; as --level if that is given]", TRANSLATE, "target.kind"),
         Flag("--context", "Maximum tokens of a text; longer pairs are left out. [default: what the model has]", TRANSLATE, "model.context", int),
         Flag("--tokenizer", "bpe, unigram, wordpiece, word, char; or a tokenizer.json, SentencePiece .model, run, or the pack gpt2-tokenizer. [default: bpe]",
-             (*PRETRAIN, *FINETUNE), "tokenizer.kind", settled=True),
+             (*PRETRAIN, *FINETUNE), "tokenizer.kind", place=placed_tokenizer, settled=True),
         Flag("--vocab", "Entries of the vocabulary. [default: what the text feeds]", (*PRETRAIN, *FINETUNE, *COMPARE), "tokenizer.vocab", int,
              settled=True),
         Flag("--pool", "What the head reads: last, cls or mean. [default: what suits the base and the rows]", (*FINETUNE, *COMPARE), "pool"),
@@ -249,7 +249,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
              (*TRAIN, *GRID, *TOWERS), "train.threads", int),
         Flag("--threads", "CPU threads of a run. [default: what torch chooses; with --jobs, its share of the cores]", COMPARE, "train.threads", int),
         Flag("--precision", "float32 or bf16: of matrix products while training; bf16 is tried in a process of its own first. [default: float32]", TRAIN, "train.precision"),
-        Flag("--checkpoint-layers", "Compute layers again in the backward pass: less memory, more time, the same weights.", TRAIN, "train.checkpoint_layers", bool),
+        Flag("--checkpoint-layers", "Recompute activations in the backward pass (gradient checkpointing): less memory, more time, the same weights.", TRAIN, "train.checkpoint_layers", bool),
         Flag("--compile", "Compile the layers (torch.compile); on a CPU this needs a C++ compiler.", TRAIN, "train.compile", bool),
         Flag("--processes", "Processes that share the micro-batches of a step, at most train.accumulate. [default: 1]", TRAIN, kind=int, least=1),
     ),

@@ -24,6 +24,7 @@ def grid_study(grid: Grid[Any, Any], given: Given) -> None:
     from headstart.schema import parse
     from headstart.study.grid import prepare_grid, run_grid
 
+    must_run(given)
     out, jobs = Path(given["--out"]), given["--jobs"]
     varied = {name: value for name, value in given.settings().items() if name in grid.config.model_fields}
     each = {name: value for name, value in given.settings().items() if name not in varied}
@@ -46,6 +47,13 @@ def grid_study(grid: Grid[Any, Any], given: Given) -> None:
         return
     time = f"about {duration(cost['seconds'])}"
     show(f"{counted(cost['cells'], 'cell')}, {cost['missing']:,} missing, {jobs} at once: {time}")
+
+
+def must_run(given: Given) -> None:
+    """Refuse a place to run cells, where none are run."""
+    for flag in ("--prepare", "--dry-run"):
+        if given.values.get("--on") and given.values.get(flag):
+            raise UserError(f"With {flag} nothing is run: leave out --on or {flag}.")
 
 
 @contextmanager

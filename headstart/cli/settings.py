@@ -38,6 +38,14 @@ def placed_base(base: str) -> str:
     return str(Path(base).absolute()) if base not in PRESETS and os.path.exists(base) else base
 
 
+def placed_tokenizer(kind: str) -> str:
+    """A file or a run by its whole path; a kind, or a pack, as it stands."""
+    from headstart.hub.pack_contents import PACKS
+    from headstart.text.vocabulary import KINDS
+
+    return str(Path(kind).absolute()) if kind not in (*KINDS, *PACKS) and os.path.exists(kind) else kind
+
+
 def label_count(word: str) -> int:
     """A number of labels; 0 is all of them."""
     if word != "all" and not word.isdecimal():

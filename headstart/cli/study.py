@@ -11,7 +11,7 @@ import typer
 
 from headstart.cli.app import app, verb
 from headstart.cli.flags import Given
-from headstart.cli.grids import engine, show_grid, show_prepared
+from headstart.cli.grids import engine, must_run, show_grid, show_prepared
 from headstart.cli.settings import nested_settings, study_settings
 from headstart.cli.terminal import Bar, show, show_json, show_table
 from headstart.errors import UserError
@@ -71,6 +71,7 @@ def run_study(config: StudyConfig, out: Path, given: Given, other: str | None = 
     from headstart.study.classify import with_usual_arms
     from headstart.study.which import with_best_base
 
+    must_run(given)
     jobs, dry_run = given["--jobs"], given["--dry-run"]
     config = with_best_base(config, out, Bar(given["--quiet"]))
     config = with_usual_arms(config, Bar(given["--quiet"]))

@@ -25,7 +25,9 @@ def get_dataset(name: str) -> Path:
     try:
         from datasets import exceptions, load_dataset
     except ImportError:
-        raise UserError(f"{name} needs the library datasets: pip install 'headstart[datasets]'.", "EXTRA") from None
+        raise UserError(
+            f"{name} needs the library datasets: pip install 'headstart[datasets]'.", "NOT_INSTALLED"
+        ) from None
     try:
         rows = load_dataset(repository, config, split=split)
     except OSError as error:  # no network, no such data set, or one that needs a token
@@ -48,7 +50,9 @@ def get_model(name: str, allow_pickle: bool = False) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
-        raise UserError(f"{name} needs the library transformers: pip install 'headstart[hf]'.", "EXTRA") from None
+        raise UserError(
+            f"{name} needs the library transformers: pip install 'headstart[hf]'.", "NOT_INSTALLED"
+        ) from None
     wanted = [
         "config.json",
         "*.safetensors",

@@ -28,6 +28,7 @@ from headstart.runs.watch import Watch
 from headstart.text.batch import Batches
 from headstart.text.files import file_facts
 from headstart.text.tokenizer import Tokenizer
+from headstart.train.larger import layers_note
 from headstart.train.loop import Task, prepare_device, train
 from headstart.train.processes import Group, Processes
 
@@ -266,6 +267,8 @@ def follow_job(out: str | Path, place: Place) -> None:
 
 def _describe(run: Run, job: Job[Any], watch: Watch) -> Mapping[str, Any] | None:
     """Write what is known before the first step, report it, and return the receipt, where the job has one."""
+    if note := layers_note(job.whole, job.cfg.train):
+        watch.note(f"Note: {note}")
     for name, tokenizer in zip(job.tokenizer_files, job.tokenizers, strict=True):
         run.write_text(f"model/{name}", tokenizer.to_json())
     run.write_config(job.cfg)

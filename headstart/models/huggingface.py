@@ -302,6 +302,6 @@ def transformers() -> ModuleType:
         import transformers
     except ImportError:
         raise UserError(
-            "A model of Hugging Face needs the library transformers: pip install 'headstart[hf]'.", "EXTRA"
+            "A model of Hugging Face needs the library transformers: pip install 'headstart[hf]'.", "NOT_INSTALLED"
         ) from None
     return transformers

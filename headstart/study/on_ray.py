@@ -1,4 +1,4 @@
-"""The cells of a study as tasks of a Ray cluster (--on ray[:ADDRESS]): one that is here for the study alone, or one that is there. No torch.
+"""The cells of a study as tasks of a Ray cluster (--on ray[:ADDRESS]): made of this machine for the study alone, or an existing one. No torch.
 
 A task is one cell: bytes in, bytes out (parcel.py). A node or a worker that dies costs its cells, which are begun again elsewhere.
 Access is by token, always. Ray itself is loaded when it is used.
@@ -19,8 +19,8 @@ import msgpack
 from headstart.errors import ConfigError, NetworkError, ResourceError, UserError, first_line
 from headstart.quantities import data_size
 from headstart.runs.watch import Watch
-from headstart.study.elsewhere import run_elsewhere
-from headstart.study.parcel import arrive, outgoing, packed, unpack
+from headstart.study.parcel import Source, arrive, outgoing, unpack
+from headstart.study.remote_cell import run_remote_cell
 from headstart.study.run import KILLED, Cells, Outcome, Planned
 
 TRIES = 3  # more, of a cell whose worker or node died
@@ -83,7 +83,7 @@ def _ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise UserError("--on ray needs the library ray: pip install 'headstart[ray]'.", "EXTRA") from None
+        raise UserError("--on ray needs the library ray: pip install 'headstart[ray]'.", "NOT_INSTALLED") from None
     return ray
 
 
@@ -126,8 +126,8 @@ class RayCells(Cells):
     ) -> None:
         self.ray = _ray()
         super().__init__(out, planned, self._room(1), watch, expected)
-        self.task = self.ray.remote(run_elsewhere)
-        self.sent: dict[Path, Any] = {}  # parcels in the cluster's memory, each sent once
+        self.task = self.ray.remote(run_remote_cell)
+        self.sent: dict[Source, Any] = {}  # parcels in the cluster's memory, each sent once
         self.features: dict[str, Any] = {}  # likewise, of frozen bases, by the name of the file
 
     def _outcomes(self, missing: Sequence[Planned]) -> Iterator[Outcome]:
@@ -143,18 +143,18 @@ class RayCells(Cells):
     def _started(self, cell: Planned) -> Any:
         going = outgoing(cell, self.out)
         self._must_fit(going.threads, going.memory)
-        parcels = {place: self._parcel(path, "study/cells" in place) for place, path in going.sources.items()}
+        parcels = {place: self._parcel(source, "study/cells" in place) for place, source in going.sources.items()}
         if going.features:
             parcels |= {f"study/features/{name}": parcel for name, parcel in self.features.items()}
         task = self.task.options(num_cpus=going.threads, memory=going.memory, max_retries=TRIES, name=cell.name)
         return task.remote(going.message, bytes(msgpack.packb(list(parcels))), *parcels.values())
 
-    def _parcel(self, path: Path, cell: bool) -> Any:
+    def _parcel(self, source: Source, cell: bool) -> Any:
         if cell:  # it changes
-            return self.ray.put(packed(path, checkpoints=True))
-        if path not in self.sent:
-            self.sent[path] = self.ray.put(packed(path))
-        return self.sent[path]
+            return self.ray.put(source.packed(checkpoints=True))
+        if source not in self.sent:
+            self.sent[source] = self.ray.put(source.packed())
+        return self.sent[source]
 
     def _ended(self, cell: Planned, reference: Any) -> Outcome:
         errors = self.ray.exceptions

@@ -13,6 +13,7 @@ import shutil
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -27,21 +28,48 @@ from headstart.errors import ConfigError, ModelError
 from headstart.hub.cache import cache_folder
 from headstart.hub.pack_contents import PACKS
 from headstart.hub.packs import get_pack, pack_folder
+from headstart.images.captions import read_captions, table_of
 from headstart.runs.disk import write_file
 from headstart.runs.kinds import parse_run_config
 from headstart.runs.run import settings_digest
 from headstart.schema import parse
 from headstart.strict_json import to_json
+from headstart.study.classify import WEIGHTS
 from headstart.study.joined import scored
 from headstart.study.measured import Measured
 from headstart.study.plan import Arm, BaseRun, Cell, StudyConfig
 from headstart.study.run import Planned
+from headstart.text.vocabulary import KINDS
 
 DATA = ("train", "valid", "test", "pairs", "images")  # settings that name files
-MODELS = ("base", "path", "text", "image", "kind", "static_vectors")  # settings that may: they also hold other names
+MODELS = ("base", "path", "text", "image", "static_vectors")  # settings that may: they also hold other names
+TOKENIZERS = ("tokenizer", "source", "target")  # tables whose `kind` is a file, a run or a pack, or a kind
 SETTINGS = ("config.toml", "env.json", "data.json", "receipt.json", "result.json")  # files of a run that may name files
 PROCESS = 600_000_000  # bytes that a process needs before it has a model
 COPIES = 5  # of the weights: themselves, gradients, two moments, the best so far
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file or a folder that is sent along; of a folder all files, or `only` some."""
+
+    path: Path
+    only: tuple[str, ...] = ()
+
+    def packed(self, checkpoints: bool = False) -> bytes:
+        """As msgpack of names and bytes; of a run without its checkpoints, unless it is to be gone on with."""
+        if self.only:
+            return bytes(msgpack.packb({name: (self.path / name).read_bytes() for name in self.only}))
+        return packed(self.path, checkpoints)
+
+    @property
+    def weight_bytes(self) -> int:
+        """About the memory of the weights, in float32; of several formats that lie together, one is opened."""
+        if self.only:
+            return 0
+        files = [self.path] if self.path.is_file() else [f for f in self.path.rglob("*") if f.is_file()]
+        weights = [f for f in files if f.suffix in WEIGHTS and "checkpoints" not in f.parts]
+        return max(sum(_float32_bytes(f) for f in weights if f.suffix == suffix) for suffix in WEIGHTS)
 
 
 @dataclass(frozen=True)
@@ -49,7 +77,7 @@ class Outgoing:
     """A cell that is to be run elsewhere."""
 
     message: bytes
-    sources: Mapping[str, Path]  # what to send with it: where it is to be put, and where it is here
+    sources: Mapping[str, Source]  # what to send with it, by where it is to be put
     threads: int
     memory: int  # bytes, estimated
     features: bool  # whether it reads what frozen bases make of the rows, or adds to it
@@ -64,20 +92,19 @@ def outgoing(cell: Planned, out: Path) -> Outgoing:
         assert isinstance(work, Measured), "a cell is a run or is measured"
         kind, threads = "measured", work.cfg.finetune.get("train", {}).get("threads", 0)
         settings = {"cfg": work.cfg.model_dump(mode="json"), "cell": json.loads(to_json(_plain(asdict(work.cell))))}
-    places = {path: f"files/{number}/{Path(path).name}" for number, path in enumerate(_named(work, settings))}
-    places = {path: _in_cache(path) or place for path, place in places.items()}
-    sources = {place: Path(path) for path, place in places.items()}
-    sources |= {_in_cache(str(folder)) or "": folder for folder in map(_pack, _packs(work))}
+    named = _named(work, settings)
+    places = {path: _in_cache(path) or f"files/{number}/{Path(path).name}" for number, path in enumerate(named)}
+    sources = {places[path]: source for path, source in named.items()}
+    sources |= {_in_cache(str(folder)): Source(folder) for folder in map(_pack, _packs(work, settings))}
     for name in (cell.name, *_taken(work)):  # begun before, or what it takes of others
         if (here / "cells" / name).is_dir():
-            sources[f"study/cells/{name}"] = here / "cells" / name
+            sources[f"study/cells/{name}"] = Source(here / "cells" / name)
     message = {
         "version": __version__, "name": cell.name, "keep_weights": cell.keep_weights, "kind": kind, "settings": settings,
         "places": {**places, str(here): "study"}, "threads": threads or 1,
     }  # fmt: skip
-    models = [_weight_bytes(path) for path in sources.values() if path.is_dir()]
     features = isinstance(work, Measured) or (isinstance(work, FinetuneConfig) and work.features is not None)
-    memory = PROCESS + COPIES * max(models, default=0)
+    memory = PROCESS + COPIES * max((source.weight_bytes for source in sources.values()), default=0)
     return Outgoing(to_json(message).encode(), sources, threads or 1, memory, features)
 
 
@@ -143,12 +170,20 @@ def unpack(parcel: bytes, path: Path) -> None:
 
 
 def arrive(parcel: bytes, folder: Path) -> None:
-    """Put what came back of a cell where it belongs: all of it or nothing."""
-    draft = folder.with_name(f".{folder.name}.arriving")
+    """Put what came back of a cell where it belongs: all of it, or what was there before."""
+    draft, before = (folder.with_name(f".{folder.name}.{what}") for what in ("arriving", "before"))
     shutil.rmtree(draft, ignore_errors=True)
     unpack(parcel, draft)
-    shutil.rmtree(folder, ignore_errors=True)
-    os.replace(draft, folder)
+    if folder.exists():
+        shutil.rmtree(before, ignore_errors=True)
+        os.replace(folder, before)
+    try:
+        os.replace(draft, folder)
+    except OSError:
+        if before.exists():
+            os.replace(before, folder)
+        raise
+    shutil.rmtree(before, ignore_errors=True)
 
 
 def moved(value: Any, places: Mapping[str, str]) -> Any:
@@ -190,35 +225,52 @@ def _plain(value: Any) -> Any:
     return {k: _plain(v) for k, v in value.items()} if isinstance(value, dict) else str(value) if isinstance(value, Path) else value  # fmt: skip
 
 
-def _named(work: JobConfig | Measured, settings: Mapping[str, Any]) -> list[str]:
-    """The paths that settings name, each once."""
-    found = dict.fromkeys(_paths(settings))
-    data = getattr(work, "data", None)
-    if isinstance(data, CaptionsConfig) and data.images is None:  # they lie beside the table
-        found[str(Path(data.pairs).parent if os.path.isfile(data.pairs) else data.pairs)] = None
-    return list(found)
+def _named(work: JobConfig | Measured, settings: Mapping[str, Any]) -> dict[str, Source]:
+    """What settings name, by their paths."""
+    if isinstance(work, MatchConfig):
+        return {path: Source(Path(path)) for path in _paths(settings) if path != work.data.pairs} | _captioned(
+            work.data
+        )
+    return {path: Source(Path(path)) for path in _paths(settings)}
 
 
-def _paths(settings: Any) -> Iterator[str]:
+def _captioned(cfg: CaptionsConfig) -> dict[str, Source]:
+    """The table, and the images that it names; where no folder is set, from the folder of the table, which is where they are looked for."""
+    table, found = table_of(cfg.pairs), read_captions(cfg)
+    root = Path(cfg.images) if cfg.images else table.parent
+    names = (Path(os.path.relpath(found.folder / file, root)) for file in found.captions)
+    images = [name.as_posix() for name in names if ".." not in name.parts and (root / name).is_file()]
+    if not cfg.images:
+        return {str(root): Source(root, (table.name, *images))}
+    sent = Source(root, (*(["pairs.csv"] if (root / "pairs.csv").is_file() else []), *images))
+    return {cfg.pairs: Source(Path(cfg.pairs), ("pairs.csv",) if os.path.isdir(cfg.pairs) else ()), cfg.images: sent}
+
+
+def _paths(settings: Any, table: str = "") -> Iterator[str]:
     for key, value in settings.items():
         match value:
             case dict():
-                yield from _paths(value)
+                yield from _paths(value, key)
             case str() | list():
+                tokenizer = table in TOKENIZERS and key == "kind" and value not in KINDS
                 for path in [value] if isinstance(value, str) else value:
-                    named = key in DATA or (key in MODELS and os.sep in str(path))
+                    named = tokenizer or key in DATA or (key in MODELS and os.sep in str(path))
                     if named and isinstance(path, str) and os.path.exists(path):
                         yield path
 
 
-def _packs(work: JobConfig | Measured) -> list[str]:
+def _packs(work: JobConfig | Measured, settings: Mapping[str, Any]) -> set[str]:
     """The packs that are opened by name."""
-    if isinstance(work, MatchConfig):
-        return [name for name in (work.text, work.image) if name in PACKS]
-    if isinstance(work, Measured):
-        named = {"static": work.cfg.static_vectors, "lexicon": "vader"}.get(work.cell.arm.kind, "")
-        return [named] if named in PACKS else []
-    return []
+    lexicon = {"vader"} if isinstance(work, Measured) and work.cell.arm.kind == "lexicon" else set()
+    return lexicon | {name for name in _names(settings) if name in PACKS}
+
+
+def _names(settings: Mapping[str, Any], table: str = "") -> Iterator[str]:
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            yield from _names(value, key)
+        elif isinstance(value, str) and (key in MODELS or (table in TOKENIZERS and key == "kind")):
+            yield value
 
 
 def _pack(name: str) -> Path:
@@ -236,5 +288,10 @@ def _taken(work: JobConfig | Measured) -> list[str]:
     return [scored(work.cell).name] if isinstance(work, Measured) and work.cell.arm.kind == "stack" else []
 
 
-def _weight_bytes(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.glob("**/*.safetensors") if "checkpoints" not in file.parts)
+@cache  # a vocabulary takes a second to be read, and each cell asks
+def _float32_bytes(file: Path) -> int:
+    if file.suffix != ".gguf":
+        return file.stat().st_size
+    from headstart.bases.gguf import parameters_of  # which loads torch
+
+    return 4 * parameters_of(file)

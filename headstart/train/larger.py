@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from headstart.config import TrainConfig
 from headstart.errors import ConfigError
 
+PATIENCE = 120.0  # seconds for bf16 to be tried
 COMPILERS = ("c++", "g++", "clang++")
 # A processor may announce instructions for bf16 and end the process that uses them, so another process tries it.
 PROBE = """
@@ -43,10 +44,28 @@ def must_be_possible(cfg: TrainConfig) -> None:
 @cache
 def _fails(device: str) -> str:
     """Why bf16 does not work on the device; nothing, if it does."""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", PROBE, device], capture_output=True, text=True)
+    words = [sys.executable, "-W", "ignore", "-c", PROBE, device]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        return f"a process that tried it did not end within {PATIENCE:g} seconds"
     if done.returncode < 0:
         return f"a process that tried it was ended by signal {-done.returncode}"
     return (done.stderr.strip().splitlines() or ["it failed"])[-1] if done.returncode else ""
+
+
+def layers_note(model: nn.Module, cfg: TrainConfig) -> str:
+    """What to report where frozen layers make a setting idle; refused where a model has no layers that it could be for."""
+    asked = [name for name in ("checkpoint_layers", "compile") if getattr(cfg, name)]
+    layers = _layers(model)
+    if not asked or any(p.requires_grad for layer in layers for p in layer.parameters()):
+        return ""
+    names = " and ".join(asked)
+    if not layers:
+        raise ConfigError(
+            f"{names} has no effect on this model: it has no repeated layers. Leave out --checkpoint-layers and --compile."
+        )
+    return f"{names} changes nothing: all layers are frozen."
 
 
 def half(cfg: TrainConfig) -> AbstractContextManager[Any]:

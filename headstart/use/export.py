@@ -234,7 +234,7 @@ def _difference(folder: Path, saved: Saved) -> float:
         import transformers
     except ImportError:
         raise UserError(
-            "export checks what it wrote with transformers: pip install 'headstart[hf]'.", "EXTRA"
+            "export checks what it wrote with transformers: pip install 'headstart[hf]'.", "NOT_INSTALLED"
         ) from None
     transformers.utils.logging.disable_progress_bar()  # it takes a moment
     described = json.loads((folder / "config.json").read_text("utf-8"))

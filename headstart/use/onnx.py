@@ -68,7 +68,9 @@ class OnnxClassifier:
         try:
             import onnxruntime
         except ImportError:
-            raise UserError("An .onnx file needs onnxruntime: pip install 'headstart[onnx]'.", "EXTRA") from None
+            raise UserError(
+                "An .onnx file needs onnxruntime: pip install 'headstart[onnx]'.", "NOT_INSTALLED"
+            ) from None
         check_file(Path(file))
         data = Path(file).read_bytes()
         _must_be_whole(data, file)

@@ -127,7 +127,9 @@ def write_onnx(file: Path, saved: Saved) -> None:
         import onnx
         import onnxscript  # noqa: F401  (torch needs it, and says so at length)
     except ImportError:
-        raise UserError("export --to onnx needs the extra onnx: pip install 'headstart[onnx]'.", "EXTRA") from None
+        raise UserError(
+            "export --to onnx needs the extra onnx: pip install 'headstart[onnx]'.", "NOT_INSTALLED"
+        ) from None
     ids, mask = _rows(saved)
     both = {0: torch.export.Dim("texts"), 1: torch.export.Dim("tokens", max=saved.config.context)}
     with _silent():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 import time
@@ -13,21 +14,25 @@ from types import ModuleType
 from typing import Any
 
 import msgpack
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from headstart.cli import app
-from headstart.config import PretrainConfig
+from headstart.cli.settings import placed_tokenizer
+from headstart.config import FinetuneConfig, PretrainConfig
 from headstart.errors import ModelError
 from headstart.jobs.pretrain import pretrain
 from headstart.runs.watch import Watch
 from headstart.schema import parse
 from headstart.study.classify import planned_cells, prepare_study, run_study
-from headstart.study.elsewhere import run_elsewhere
 from headstart.study.gather import gather
-from headstart.study.parcel import arrive, outgoing, packed, unpack
+from headstart.study.grid import run_grid
+from headstart.study.match import MATCHERS, MatchGridConfig
+from headstart.study.parcel import COPIES, PROCESS, arrive, outgoing, unpack
 from headstart.study.plan import StudyConfig
-from headstart.study.run import Cells, Outcome
+from headstart.study.remote_cell import run_remote_cell
+from headstart.study.run import Cells, Outcome, Planned
 
 CLOCK = (
     "seconds",
@@ -83,9 +88,8 @@ class Elsewhere(Cells):
     def _outcomes(self, missing):
         for cell in missing:
             going = outgoing(cell, self.out)
-            told = msgpack.unpackb(
-                run_elsewhere(going.message, msgpack.packb(list(going.sources)), *map(packed, going.sources.values()))
-            )
+            parcels = [source.packed() for source in going.sources.values()]
+            told = msgpack.unpackb(run_remote_cell(going.message, msgpack.packb(list(going.sources)), *parcels))
             arrive(told["cell"], self.out / "cells" / cell.name)
             yield Outcome(cell.name, told["exit"], told["message"])
 
@@ -129,6 +133,99 @@ def test_a_cell_that_was_run_elsewhere_is_the_same_folder(rows: Path) -> None:
                 assert (now / file).read_bytes() == (before / file).read_bytes()
 
 
+@pytest.mark.parametrize("layout", ["folder", "table", "beside", "images"])
+def test_images_that_the_table_names_go_along_and_nothing_else(
+    layout: str, rows: Path, pictures: Path, towers: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADSTART_CACHE", str(rows / "cache"))
+    home, data = rows / "home", {}
+    shutil.copytree(pictures / "images", home if layout == "beside" else home / "images")
+    shutil.copy(pictures / "pairs.csv", home / "pairs.csv")
+    (home / "private.txt").write_text("not named")
+    if layout == "images":
+        data = {"data": {"images": str(home / "images")}}
+        (home / "pairs.csv").rename(rows / "pairs.csv")
+    pairs = {"folder": home, "images": rows / "pairs.csv"}.get(layout, home / "pairs.csv")
+    train = {"steps": 1, "batch_size": 16, "threads": 1, "tensorboard": False}
+    cfg = parse(MatchGridConfig, {"data": str(pairs), "text": [towers["text"]], "image": [towers["image"]], "scope": ["head"], "splits": 1,
+                                  "settings": {"space": {"width": 8}, "train": train, **data}})  # fmt: skip
+    run_grid(MATCHERS, cfg, rows / "here")
+    sent: list[str] = []
+    (cell,) = MATCHERS.plan(cfg)
+    for source in outgoing(cell, rows / "there").sources.values():
+        sent += msgpack.unpackb(source.packed())
+    run_grid(MATCHERS, cfg, rows / "there", engine=lambda planned: Elsewhere(rows / "there", planned, 1, Watch()))
+    files = [
+        [(rows / out / "cells" / cell.name / name).read_bytes() for name in ("config.toml", "data.json")]
+        for out in ("here", "there")
+    ]
+    assert files[0] == files[1]
+    assert sum(name.endswith(".png") for name in sent) == 48
+    assert "private.txt" not in sent
+
+
+def test_a_tokenizer_goes_along_whether_pack_or_file(rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pack = rows / "cache" / "packs" / "gpt2"
+    pack.mkdir(parents=True)
+    (rows / "tok.json").write_text("{}")
+    monkeypatch.setenv("HEADSTART_CACHE", str(rows / "cache"))
+    monkeypatch.setattr("headstart.study.parcel.get_pack", lambda name: pack)
+    monkeypatch.setattr("headstart.study.parcel.pack_folder", lambda name: pack)
+
+    def sent(kind: str) -> dict[str, Path]:
+        work = parse(FinetuneConfig, {"base": "gpt", "init": "scratch", "data": {"train": str(rows / "rows.csv")}, "tokenizer": {"kind": kind}})  # fmt: skip
+        return {place: source.path for place, source in outgoing(Planned("cell", work), rows / "study").sources.items()}
+
+    assert sent("gpt2-tokenizer")["cache/packs/gpt2"] == pack
+    assert Path("tok.json") in sent("tok.json").values()
+    (rows / "word").write_text("a file beside")  # which a kind of tokenizer is not
+    assert len(sent("word")) == 1
+    kinds = {"tok.json": str(rows / "tok.json"), "word": "word", "gpt2-tokenizer": "gpt2-tokenizer"}
+    assert {kind: placed_tokenizer(kind) for kind in kinds} == kinds
+
+
+def test_memory_is_that_of_float32_weights_however_they_are_kept(rows: Path) -> None:
+    gguf = pytest.importorskip("gguf")
+    for name in ("quantized", "pickled"):
+        (rows / name).mkdir()
+    (rows / "pickled" / "pytorch_model.bin").write_bytes(b"0" * 4000)
+    writer = gguf.GGUFWriter(rows / "quantized" / "model.gguf", "llama")
+    quantized = gguf.quantize(np.ones((64, 64), np.float32), gguf.GGMLQuantizationType.Q4_0)
+    writer.add_tensor("token_embd.weight", quantized, raw_dtype=gguf.GGMLQuantizationType.Q4_0)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+    def reserved(base: Path) -> int:
+        work = parse(FinetuneConfig, {"base": str(base), "data": {"train": str(rows / "rows.csv")}})
+        return outgoing(Planned("cell", work), rows / "study").memory - PROCESS
+
+    assert reserved(rows / "quantized") == reserved(rows / "quantized" / "model.gguf") == COPIES * 4 * 64 * 64
+    assert reserved(rows / "pickled") == COPIES * 4000
+
+
+def test_a_cell_that_arrives_half_leaves_the_one_before(rows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = rows / "cells" / "one"
+    cell.mkdir(parents=True)
+    (cell / "result.json").write_text("before")
+    parcel, replace = msgpack.packb({"result.json": b"now"}), os.replace
+
+    def fails(old: Path, new: Path) -> None:
+        if "arriving" in str(old) and new == cell:
+            raise OSError("no space left")
+        replace(old, new)
+
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(OSError, match="no space"):
+        arrive(parcel, cell)
+    assert (cell / "result.json").read_text() == "before"
+    monkeypatch.setattr(os, "replace", replace)
+    arrive(parcel, cell)
+    assert (cell / "result.json").read_text() == "now"
+    assert os.listdir(cell.parent) == ["one"]
+
+
 @pytest.mark.parametrize("name", ["../cell", "/etc/cell", "a/../../cell"])
 def test_what_comes_back_stays_in_its_folder(name: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="came back from a node"):
@@ -141,9 +238,17 @@ def test_another_version_is_refused_on_the_node(rows: Path, monkeypatch: pytest.
     [(_, cell)], _ = planned_cells(cfg, out, {}, 80)
     going = outgoing(cell, out)
     monkeypatch.setattr("headstart.study.parcel.__version__", "0.0.1")
-    told = msgpack.unpackb(run_elsewhere(going.message, msgpack.packb([])))
+    told = msgpack.unpackb(run_remote_cell(going.message, msgpack.packb([])))
     assert told["exit"] == 4
     assert "this node has Headstart 0.0.1" in told["message"]
+
+
+@pytest.mark.parametrize("flag", ["--prepare", "--dry-run"])
+@pytest.mark.parametrize("verb", [("compare", "rows.csv", "--arms", "majority"), ("match", "compare", "rows.csv")])
+def test_a_place_to_run_is_refused_where_nothing_runs(verb: tuple[str, ...], flag: str, rows: Path) -> None:
+    done = CliRunner().invoke(app, [*verb, "--out", "study", "--on", "ray", flag])
+    assert (done.exit_code, f"leave out --on or {flag}" in done.stderr) == (2, True), done.output
+    assert not (rows / "study").exists()
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from torch.testing import assert_close
 from headstart.config import PretrainConfig, TrainConfig
 from headstart.errors import ConfigError
 from headstart.models.block import Block
+from headstart.models.recurrent import Recurrent
 from headstart.models.seq2seq import TransformerSeq2Seq
 from headstart.runs.checkpoint import fingerprint, weights
 from headstart.runs.model_dir import HeadSpec, build_model
@@ -98,6 +99,29 @@ def test_a_device_that_dies_of_bf16_is_found_by_another_process(
     finally:
         larger._fails.cache_clear()
     assert told.value.exit_code == 4
+
+
+def test_a_device_that_hangs_in_bf16_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(larger, "PROBE", "import time; time.sleep(5)")
+    monkeypatch.setattr(larger, "PATIENCE", 0.1, raising=False)
+    larger._fails.cache_clear()
+    try:
+        with pytest.raises(ConfigError, match=r"did not end within 0\.1 seconds"):
+            prepare_device(TrainConfig(precision="bf16"))
+    finally:
+        larger._fails.cache_clear()
+
+
+@pytest.mark.parametrize("asked", ["checkpoint_layers", "compile"])
+def test_a_model_without_repeated_layers_is_refused(asked: str, tiny: Callable[..., TransformerConfig]) -> None:
+    cfg = TrainConfig(**{asked: True})
+    recurrent = Recurrent(parse(Seq2SeqConfig, {"kind": "gru", "vocab": 20, "target_vocab": 20, "longest": 9}))
+    with pytest.raises(ConfigError, match=f"{asked} has no effect on this model"):
+        larger.layers_note(recurrent, cfg)
+    assert larger.layers_note(recurrent, TrainConfig()) == ""
+    model = build_model(tiny("gpt"), HeadSpec("language"))
+    assert larger.layers_note(model, cfg) == ""
+    assert f"{asked} changes nothing" in larger.layers_note(model.requires_grad_(False), cfg)
 
 
 def test_compiling_needs_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

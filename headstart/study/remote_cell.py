@@ -16,7 +16,7 @@ from headstart.study.parcel import Arrived, must_be_our_version, packed, unpack
 from headstart.study.run import run_cell
 
 
-def run_elsewhere(message: bytes, places: bytes, *parcels: bytes) -> bytes:
+def run_remote_cell(message: bytes, places: bytes, *parcels: bytes) -> bytes:
     """How a cell ended, its files, and the features of frozen bases that it made; `places` are those of the parcels."""
     with tempfile.TemporaryDirectory(prefix="headstart-") as folder, _cache(Path(folder) / "cache"):
         return _run(Path(folder), message, msgpack.unpackb(places), parcels)
