@@ -14,6 +14,8 @@ async function known() {
   const files = await ask("GET", "/api/files");
   $("known-part").hidden = !files.length;
   $("known").replaceChildren(make("option", "choose", { value: "" }), ...files.map((f) => make("option", shown(f.name), { value: f.id })));
+  $("known").value = file || "";
+  $("remove").disabled = !file;
   for (const [name, none] of [["corpus", "no"], ["test", "a part of the file"]]) {
     const chosen = $(name).value;
     $(name).replaceChildren(make("option", none, { value: "" }), ...files.map((f) => make("option", shown(f.name), { value: f.id })));
@@ -100,12 +102,13 @@ if ($("new")) {
     await known();
   }));
   if ($("file").files.length) $("file").dispatchEvent(new Event("change"));  // chosen before this script was there
-  $("known").addEventListener("change", () => guarded(async () => { file = $("known").value || null; if (file) await check(); }));
+  $("known").addEventListener("change", () => guarded(async () => { file = $("known").value || null; $("remove").disabled = !file; if (file) await check(); }));
   $("remove").addEventListener("click", () => guarded(async () => {
-    const chosen = $("known").value;
-    if (!chosen || !confirm(`Remove ${$("known").selectedOptions[0].textContent} from this server?`)) return;
-    await ask("DELETE", `/api/files/${chosen}`);
-    if (file === chosen) { file = null; $("check-part").hidden = $("plan-part").hidden = true; $("file").value = $("upload").textContent = ""; }
+    if (!confirm(`Remove ${$("known").selectedOptions[0].textContent} from this server?`)) return;
+    await ask("DELETE", `/api/files/${file}`);
+    file = null;
+    $("check-part").hidden = $("plan-part").hidden = true;
+    $("file").value = $("upload").textContent = "";
     await known();
   }));
   for (const name of ["text-column", "label-column", "task"]) $(name).addEventListener("change", () => guarded(() => {
@@ -134,6 +137,7 @@ if ($("new")) {
     const given = new URLSearchParams(location.hash.slice(1));  // files that another page has brought
     if (!given.get("data") || file) return;
     file = $("known").value = given.get("data");
+    $("remove").disabled = !file;
     $("test").value = given.get("test") || "";
     await check();
   });
