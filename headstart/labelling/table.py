@@ -22,7 +22,10 @@ def labelled_csv(session: Session, random: bool | None = None) -> LabelledTable:
     """All labelled rows, or those of the random part, or the others; `part` says which it is."""
     rows = [row for row in session.labelled() if random is None or row[3] == random]
     if not rows:
-        raise DataError(f"{session.path}: no row is labelled yet.", "DATA_EMPTY")
+        if random is None:
+            raise DataError(f"{session.path}: no row is labelled yet.", "DATA_EMPTY")
+        part = "random" if random else "chosen"
+        raise DataError(f"{session.path}: no {part} row is labelled yet. Label some {part} rows first.", "DATA_EMPTY")
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(COLUMNS)

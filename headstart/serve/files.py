@@ -116,7 +116,7 @@ class Files:
     ) -> Preview:
         """The first rows, the columns and the task that were found, and what `headstart data check` reports."""
         file, reading, named = self.get(wanted), Reading(LabelledConfig(train="")), text_column
-        report = check_data({"train": str(file.path)}, "line", text_column, label_column, reading)
+        given = text_column, label_column
         examples = read_examples(file.path, "line", text_column, label_column, reading)
         columns: list[str] = []
         paired = is_paired([e.text for e in examples[:1]])
@@ -131,6 +131,7 @@ class Files:
                 columns = [text_column, *columns]
         tagged = is_tagged(file.path, named, label_column, reading)
         task = task or ("tag" if tagged else found_task(Counter(e.label for e in examples), label_column)[0])
+        report = check_data({"train": str(file.path)}, "line", *given, reading, numbers=task == "regression")
         if task != "classify":
             report = {**report, "warnings": [told for told in report["warnings"] if not told.startswith(NO_CLASSES)]}
         rows: list[PreviewRow] = [{"text": e.text[:SHOWN], "label": e.label} for e in examples[:PREVIEWED]]

@@ -60,7 +60,7 @@ class Queued:
             try:
                 found += self.studio.worker.submit((what, self.model.id, self.model.made), call, part).result()
             except Refused as refused:
-                if refused.code != "OVERLOADED":
+                if refused.code not in ("OVERLOADED", "LATE"):  # the table has a deadline of its own
                     raise
                 time.sleep(AGAIN)
         return found
@@ -70,11 +70,12 @@ class Queued:
 async def label_table(
     request: Request, model: Annotated[str, InPath(pattern=ID)], asked: TableRequest
 ) -> StreamingResponse:
-    """An uploaded table with its labels and their probabilities in new columns, in the format that it has."""
+    """An uploaded table with its labels and their probabilities in new columns, as .csv, .tsv, .jsonl or .parquet."""
     from headstart.text.table_writer import format_of
     from headstart.use.label_file import Columns, label_file
 
     studio = studio_of(request)
+    studio.must_write()
     found = await studio.model(model)
     source = studio.files.get(asked.data).path
     place, over = studio.registry.folder / OWN / "exports", threading.Event()
@@ -89,7 +90,7 @@ async def label_table(
             out = Path(folder) / "labelled"
             asking = Queued(loaded, found, studio, over)
             work = asyncio.ensure_future(
-                asyncio.to_thread(label_file, lambda: asking, source, out, Columns(PREFIX), asked.text_column, skip_blank=True)
+                asyncio.to_thread(label_file, lambda: asking, source, out, Columns(PREFIX, numbered=True), asked.text_column, skip_blank=True)
             )  # fmt: skip
             try:
                 await studio.waited(request, asyncio.shield(work), studio.settings.limits.table)

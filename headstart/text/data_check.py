@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from headstart.config import TokenizerConfig
 from headstart.data import Unit
+from headstart.targets.numbers import Numbers
 from headstart.targets.tags import Tags
 from headstart.text import hygiene
 from headstart.text.files import PLAIN, Reading
@@ -22,12 +23,16 @@ def check_data(
     reading: Reading = PLAIN,
     tokenizer: str | None = None,
     context: int | None = None,
+    numbers: bool = False,
 ) -> hygiene.HygieneReport:
-    """Rows, labels, lengths, duplicates and leaks of files, which stand under the names of their parts."""
+    """Rows, labels, lengths, duplicates and leaks of files, which stand under the names of their parts.
+
+    With `numbers`, labels are numbers, of which each may stand in one row alone.
+    """
     parts = {name: read_examples(path, unit, text_column, label_column, reading) for name, path in paths.items()}
     tagged = all(is_tagged(path, text_column, label_column, reading) for path in paths.values())
     labels = [example.label for examples in parts.values() for example in examples]
-    report = hygiene.check(parts, Tags.of(labels) if tagged else None)
+    report = hygiene.check(parts, Tags.of(labels) if tagged else Numbers.of_model(()) if numbers else None)
     report["reading"] = reading.facts()
     if tokenizer:
         first = [example.text for example in next(iter(parts.values()))]

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
@@ -46,6 +46,18 @@ class Columns:
     prefix: str = ""  # before the names of all of them
     every: bool = False  # also the probability of every label
     doubt: Doubt = field(default_factory=Doubt)
+    numbered: bool = False  # where columns with the prefix are there already, the next number joins it
+
+    def beside(self, names: Sequence[str]) -> Columns:
+        """The columns for a table with columns of these names.
+
+        >>> Columns("predicted_", numbered=True).beside(["text", "predicted_label"]).prefix
+        'predicted_2_'
+        """
+        if not self.numbered:
+            return self
+        prefixes = (self.prefix, *(f"{self.prefix}{i}_" for i in range(2, len(names) + 3)))
+        return replace(self, prefix=next(new for new in prefixes if not any(name.startswith(new) for name in names)))
 
     def added(self, target: Target) -> Added:
         """Their names, and what they hold; entities and tags of words are lists."""
@@ -105,6 +117,7 @@ def label_file(
     scan = stream.scan(lambda chunk, before: must_fit(chunk, form, source, before))
     if not skip_blank:
         must_not_be_blank(scan, source)
+    columns = columns.beside(scan.names)
     must_not_clash(source, scan, columns.added(Classes(())), form)
     model = load()
     columns.doubt.must_suit(model.target)

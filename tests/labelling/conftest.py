@@ -41,4 +41,4 @@ def session(file: Path, tmp_path: Path) -> Session:
     return start(file, list(WORDS), tmp_path / "session", "tfidf")
 
 
-TRUTH = {row: topic for row, (_, topic) in enumerate(texts(150), start=1)}
+TRUTH = {row: topic for row, (_, topic) in enumerate(texts(1500), start=1)}

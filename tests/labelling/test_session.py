@@ -121,6 +121,8 @@ def test_labels_that_the_file_has_are_taken(tmp_path: Path) -> None:
 def test_the_table_is_one_that_other_verbs_read(session: Session, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no row is labelled yet"):
         labelled_csv(session)
+    with pytest.raises(DataError, match="Label some random rows first"):
+        labelled_csv(session, random=True)
     answer(session, 24)
     whole, chosen, random = (labelled_csv(session, part) for part in (None, False, True))
     assert (whole.rows, chosen.rows, random.rows) == (24, 18, 6)

@@ -199,24 +199,65 @@ def test_names_and_texts_of_others_run_nothing(
     assert page.faults == []
 
 
+def test_without_a_pretrained_base_nothing_is_proposed_that_needs_one(
+    browse: Callable[..., Any], start: Callable[..., Server], tmp_path: Path, rows_csv: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """Not after another task or column is chosen either; and a file goes again."""
+    monkeypatch.setenv("HEADSTART_CACHE", str(tmp_path / "cache"))
+    rows = tmp_path / "rows.csv"
+    rows.write_bytes(rows_csv)
+    server = start(tmp_path / "runs")
+    page = browse(server)
+    follow(page, page.get_by_role("link", name="New study").first)
+
+    def proposed() -> tuple[list[str], set[str]]:
+        bases, arms = ([box.get_attribute("value") for box in page.locator(f"input[name={name}]:checked").all()] for name in ("base", "arm"))  # fmt: skip
+        return bases, {"frozen", "full"} & {*arms}
+
+    page.set_input_files("#file", rows)
+    until(page, "#rows tr")
+    assert proposed() == (["gpt"], set())
+    for task, base in (("multilabel", "gpt"), ("tag", "bert")):
+        with page.expect_response(lambda answer, task=task: f"task={task}" in answer.url):  # type: ignore[misc]
+            page.select_option("#task", task)
+        until(page, f"input[value={base}]:checked")
+        assert proposed() == ([base], set())
+    assert page.locator("#known option:checked").inner_text() == "rows.csv"
+    page.once("dialog", lambda asked: asked.dismiss())
+    page.click("#remove")
+    assert len(server[1].get("/api/files").json()) == 1
+    page.once("dialog", lambda asked: asked.accept())
+    page.click("#remove")
+    page.wait_for_selector("#known-part", state="hidden")
+    assert page.is_hidden("#plan-part")
+    assert server[1].get("/api/files").json() == []
+    assert page.faults == []
+
+
 def test_a_whole_file_is_labelled_and_labels_become_a_study(
     folder: Path, browse: Callable[..., Any], start: Callable[..., Server], tmp_path: Path
 ) -> None:
     server = start(folder)
     http, page = server[1], browse(server)
     ids = {e["name"]: e["id"] for kind in ("runs", "labellings") for e in http.get(f"/api/{kind}").json()}
-    rows = tmp_path / "my rows.csv"
-    rows.write_text("id,text\n1,the soup was lovely\n2,\n3,the fish was awful\n")
+    rows = tmp_path / "my rows.tab"
+    rows.write_text("id\ttext\n1\tthe soup was lovely\n2\t\n3\tthe fish was awful\n")
     page.goto(f"{http.base_url}models/{ids['tuned']}")
     page.set_input_files("#file", rows)
     page.click("#label-file")
     until(page, "#labelled a")
     with page.expect_download() as taken:
         page.click("#labelled a")
-    labelled = Path(taken.value.path()).read_text().splitlines()
-    assert labelled[0] == "id,text,predicted_label,predicted_probability"
-    assert [line.split(",")[2] for line in labelled[1:]] == ["good", "", "bad"]
+    assert taken.value.suggested_filename == "my-rows-labelled.tsv"
+    labelled = [line.split("\t") for line in Path(taken.value.path()).read_text().splitlines()]
+    assert labelled[0] == ["id", "text", "predicted_label", "predicted_probability"]
+    assert [line[2] for line in labelled[1:]] == ["good", "", "bad"]
     page.goto(f"{http.base_url}label/{ids['topics']}")
+    page.click("#study")
+    page.wait_for_selector("#error:has-text('Label some random rows first')")
+    assert [file["name"] for file in http.get("/api/files").json()] == [rows.name]
+    assert [fault for fault in page.faults if "422" not in fault] == []
+    page.faults.clear()
     for done in range(1, 8):
         page.wait_for_selector("#skip:enabled")
         page.keyboard.press("2" if done % 2 else "1")

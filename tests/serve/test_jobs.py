@@ -194,9 +194,21 @@ def test_read_only_takes_no_files_and_no_jobs(folder: Path, client_of: Callable[
         client.post("/api/jobs/x/stop", json={}),
         client.post("/api/jobs/x/resume", json={}),
         client.post("/api/plans", json={"verb": "compare", "data": "0" * 64}),
+        client.post("/api/models/x/table", json={"data": "0" * 64}),
     ]
     assert [a.json()["error"]["code"] for a in answers] == ["READ_ONLY"] * len(answers)
     assert client.get("/", headers={"accept": "text/html"}).status_code == 200
+
+
+def test_numbers_are_not_warned_of_as_if_they_were_classes(client: TestClient) -> None:
+    rows = "text,score\n" + "".join(f"soup {i},{i + 0.25}\n" for i in range(30))
+    place = f"/api/files/{upload(client, rows.encode(), 'scores.csv')}/check"
+    found = {
+        task: client.get(place, params={"task": task}).json()["check"]["warnings"]
+        for task in ("regression", "classify")
+    }
+    assert any("one training row" in told for told in found["classify"])
+    assert not any("one training row" in told or "classes" in told for told in found["regression"])
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "Ré views (2).CSV"])

@@ -6,13 +6,16 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from headstart.serve.problems import Refused
 from headstart.serve.settings import Limits
+from headstart.serve.worker import Worker
 from headstart.use.label_file import Columns, label_file
 from headstart.use.predict import LoadedClassifier
 
@@ -52,6 +55,36 @@ def test_a_table_keeps_its_format(client: TestClient) -> None:
     records = [json.loads(line) for line in answer.text.splitlines()]
     assert [r["more"] for r in records] == [[0], [1], [2]]
     assert all(r["predicted_label"] in ("good", "bad") for r in records)
+
+
+def test_a_labelled_table_is_labelled_again_in_columns_of_their_own(client: TestClient) -> None:
+    place, file = f"/api/models/{model_of(client, 'tuned')}/table", put(client, ROWS)
+    for _ in range(2):
+        file = put(client, client.post(place, json={"data": file}).text)
+    answer = client.post(place, json={"data": file})
+    assert answer.status_code == 200, answer.text
+    header, row = (line.split(",") for line in answer.text.splitlines()[:2])
+    assert header[3::2] == ["predicted_label", "predicted_2_label", "predicted_3_label"]
+    assert row[3:5] == row[5:7] == row[7:]
+
+
+def test_a_batch_that_waits_too_long_is_asked_again(folder: Path, client_of: Callable[..., TestClient]) -> None:
+    client = client_of(folder, limits=Limits(table=60, batch=64))
+    submit, refused = Worker.submit, list[str]()
+
+    def late(self: Worker, key: tuple[str, ...], *more: Any) -> Future[list[Any]]:
+        if key[0] == "classifier" or refused:
+            return submit(self, key, *more)
+        refused.append(key[0])
+        future = Future[list[Any]]()
+        future.set_exception(Refused("The request waited too long.", "LATE"))
+        return future
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Worker, "submit", late)
+        answer = client.post(f"/api/models/{model_of(client, 'tuned')}/table", json={"data": put(client, ROWS)})
+    assert (answer.status_code, refused) == (200, ["probabilities"]), answer.text
+    assert len(answer.text.splitlines()) == 72
 
 
 @pytest.mark.parametrize(

@@ -117,13 +117,10 @@ if (!("readOnly" in page.dataset)) {
   });
   $("study").addEventListener("click", () => guarded(async () => {
     const name = document.querySelector("h1").textContent.replace(/[^A-Za-z0-9]+/g, "-");
-    const ids = {};
-    for (const [part, as] of [["chosen", "data"], ["random", "test"]]) {
-      const table = await ask("GET", `${place}/table?part=${part}`);
-      if ((await table.text()).trim().includes("\n")) ids[as] = (await ask("PUT", `/api/files?name=${name}-${part}.csv`, table)).id;
-    }
-    if (!ids.data) throw new Error("There are no chosen rows with a label yet. Label some more.");
-    location.assign(`/new#${new URLSearchParams(ids)}`);
+    const tables = [];
+    for (const part of ["chosen", "random"]) tables.push([part, await ask("GET", `${place}/table?part=${part}`)]);  // both, before either is kept
+    const [data, test] = await Promise.all(tables.map(([part, table]) => ask("PUT", `/api/files?name=${name}-${part}.csv`, table)));
+    location.assign(`/new#${new URLSearchParams({ data: data.id, test: test.id })}`);
   }));
   fill();
 }

@@ -67,7 +67,8 @@ if ($("whole")) {
       if (!made) return;
       $("upload").textContent = `Labelling ${shown(made.name)} ...`;
       const body = { data: made.id, ...($("text-column").value ? { text_column: $("text-column").value } : {}) };
-      const link = make("a", "Download the labelled file", { href: URL.createObjectURL(await ask("POST", `/api/models/${id}/table`, body)), download: `labelled-${made.name}`, class: "button" });
+      const labelled = await ask("POST", `/api/models/${id}/table`, body);
+      const link = make("a", "Download the labelled file", { href: URL.createObjectURL(labelled), download: labelled.name, class: "button" });
       $("upload").textContent = "Every row is labelled.";
       $("labelled").replaceChildren(link);
       $("labelled").hidden = false;

@@ -3,6 +3,7 @@ import { $, ask, complain, make, shown, time, uploaded } from "/static/studio.js
 let atHand = Promise.resolve([]);  // the bases
 let file = null;
 let task = null;  // as the labels look
+let suggested = null;  // the base that was ticked here, and not by a person
 
 function options(select, names, chosen, none) {
   select.replaceChildren(...(none ? [make("option", none, { value: "" })] : []), ...names.map((name) => make("option", shown(name), { value: name })));
@@ -13,6 +14,8 @@ async function known() {
   const files = await ask("GET", "/api/files");
   $("known-part").hidden = !files.length;
   $("known").replaceChildren(make("option", "choose", { value: "" }), ...files.map((f) => make("option", shown(f.name), { value: f.id })));
+  $("known").value = file || "";
+  $("remove").disabled = !file;
   for (const [name, none] of [["corpus", "no"], ["test", "a part of the file"]]) {
     const chosen = $(name).value;
     $(name).replaceChildren(make("option", none, { value: "" }), ...files.map((f) => make("option", shown(f.name), { value: f.id })));
@@ -31,14 +34,19 @@ async function bases() {
   return found;
 }
 
-// A base to begin with, where none is chosen: a pretrained one if there is any, or a shape to train from scratch.
+// A base to begin with, where no other is chosen: a pretrained one if there is any, or a shape to train from scratch. And no arm that has nothing to start from.
 function suggest(found, task) {
-  if (document.querySelector("input[name=base]:checked")) return;
+  const box = (base) => document.querySelector(`input[name=base][value="${base.id}"]`);
+  const chosen = () => found.filter((base) => box(base).checked);
   const best = found.find((base) => base.name === "minilm") || found.find((base) => base.kind === "pack") || found.find((base) => base.kind === "run");
-  const shape = found.find((base) => base.name === (task === "tag" ? "bert" : "gpt"));
-  document.querySelector(`input[name=base][value="${(best || shape).id}"]`).checked = true;
+  if (chosen().every((base) => base === suggested)) {
+    if (suggested) box(suggested).checked = false;
+    suggested = best || found.find((base) => base.name === (task === "tag" ? "bert" : "gpt"));
+    box(suggested).checked = true;
+  }
   $("none-at-hand").hidden = Boolean(best);
-  if (!best) for (const box of document.querySelectorAll("input[name=arm]")) box.checked = box.checked && !["frozen", "full", "bi-encoder"].includes(box.value);
+  if ($("corpus").value || chosen().some((base) => base.kind !== "preset")) return;
+  for (const arm of document.querySelectorAll("input[name=arm]")) if (["frozen", "full", "bi-encoder"].includes(arm.value)) arm.checked = false;
 }
 
 async function check(columns = {}) {
@@ -48,7 +56,7 @@ async function check(columns = {}) {
   options($("label-column"), found.columns, found.label_column, found.label_column ? "" : "none");
   const part = found.check.splits.train;
   const labels = Object.entries(part.labels).slice(0, 12).map(([name, count]) => `${shown(name) || "(none)"} ${count}`);
-  $("counts").textContent = `${part.rows} rows; ${labels.join(", ")}.`;
+  $("counts").textContent = `${part.rows} rows${labels.length ? "; " : ""}${labels.join(", ")}.`;
   $("warnings").replaceChildren(...[...found.notes, ...found.check.warnings].map((text) => make("li", shown(text))));
   $("warnings").hidden = !$("warnings").children.length;
   task = columns.task ? task : found.task;
@@ -94,7 +102,15 @@ if ($("new")) {
     await known();
   }));
   if ($("file").files.length) $("file").dispatchEvent(new Event("change"));  // chosen before this script was there
-  $("known").addEventListener("change", () => guarded(async () => { file = $("known").value || null; if (file) await check(); }));
+  $("known").addEventListener("change", () => guarded(async () => { file = $("known").value || null; $("remove").disabled = !file; if (file) await check(); }));
+  $("remove").addEventListener("click", () => guarded(async () => {
+    if (!confirm(`Remove ${$("known").selectedOptions[0].textContent} from this server?`)) return;
+    await ask("DELETE", `/api/files/${file}`);
+    file = null;
+    $("check-part").hidden = $("plan-part").hidden = true;
+    $("file").value = $("upload").textContent = "";
+    await known();
+  }));
   for (const name of ["text-column", "label-column", "task"]) $(name).addEventListener("change", () => guarded(() => {
     const columns = $("text-column").value ? { text_column: $("text-column").value } : {};
     if (name === "task") columns.task = $("task").value;
@@ -121,6 +137,7 @@ if ($("new")) {
     const given = new URLSearchParams(location.hash.slice(1));  // files that another page has brought
     if (!given.get("data") || file) return;
     file = $("known").value = given.get("data");
+    $("remove").disabled = !file;
     $("test").value = given.get("test") || "";
     await check();
   });

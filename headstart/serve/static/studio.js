@@ -21,7 +21,8 @@ export async function ask(method, path, body, more = {}) {
   }
   const answer = await fetch(path, options);
   const json = (answer.headers.get("content-type") || "").startsWith("application/json");
-  const found = answer.status === 204 ? null : await (json ? answer.json() : answer.blob());
+  const named = /filename="([^"]*)"/.exec(answer.headers.get("content-disposition") || "");
+  const found = answer.status === 204 ? null : json ? await answer.json() : new File([await answer.blob()], named ? named[1] : "file");
   if (!answer.ok) throw new Error(found && found.error ? found.error.message : `The server answered ${answer.status}.`);
   return found;
 }
