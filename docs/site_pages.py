@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./(?:README|examples|tests|headstart|benchmarks|CONTRIBUTING)[^)]*\)")
-UNTESTED = re.compile(r"^(```\w+) no-test$", re.MULTILINE)
+INFO = re.compile(r"^(```\w+) [\w -]+$", re.MULTILINE)  # what a test makes of a fence: no-test, varies
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """A link to a file outside docs/ becomes the words of the link; a fence keeps its language only."""
-    return UNTESTED.sub(r"\1", OUTSIDE.sub(r"\1", markdown))
+    return INFO.sub(r"\1", OUTSIDE.sub(r"\1", markdown))
