@@ -61,7 +61,7 @@ def test_the_wheel_alone_runs_the_demo_and_predicts_and_with_its_extra_serves(
         return done.stdout
 
     answer = json.loads(headstart("demo", "--quick", "--json", "--quiet"))
-    assert {arm["name"] for arm in answer["arms"]} == {"majority", "tfidf", "scratch masked", "full masked"}
+    assert {arm["name"] for arm in answer["arms"]} == {"majority", "tfidf", "scratch", "full"}
     run = "runs/demo-quick/study/cells/full-masked~all~0"
     assert "positive" in headstart("predict", run, "a warm film .", "--json")
     refused = subprocess.run([environment / "headstart", "serve"], cwd=tmp_path, capture_output=True, text=True)
