@@ -65,7 +65,7 @@ def test_the_wheel_alone_runs_the_demo_and_predicts_and_with_its_extra_serves(
     run = "runs/demo-quick/study/cells/full-masked~all~0"
     assert "positive" in headstart("predict", run, "a warm film .", "--json")
     refused = subprocess.run([environment / "headstart", "serve"], cwd=tmp_path, capture_output=True, text=True)
-    assert refused.returncode == 2
+    assert refused.returncode == 4
     assert "pip install 'headstart[serve]'" in refused.stderr
     _install(environment, built, "[serve]")
     port = free_port()
