@@ -30,6 +30,13 @@ def number_in(cell: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def number_fault(label: str, task: str) -> str | None:
+    """What is wrong with a label of a task that needs numbers."""
+    if number_in(label) is not None:
+        return None
+    return f"the label '{label[:40]}' is no number, which --task {task} needs"
+
+
 @dataclass(frozen=True)
 class Numbers(Target):
     mean: float
@@ -57,11 +64,7 @@ class Numbers(Target):
 
     @classmethod
     def fault(cls, text: str, label: str, separator: str = "") -> str | None:
-        return (
-            None
-            if number_in(label) is not None
-            else f"the label '{label[:40]}' is no number, which --task {cls.task} needs"
-        )
+        return number_fault(label, cls.task)
 
     def encode(self, labels: Sequence[str]) -> Encoded:
         numbers = np.array([_number(cell) for cell in labels], dtype=np.float64)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from headstart.data import Task
 from headstart.targets.class_scores import confusion
 from headstart.targets.classes import Classes, by_confusion
-from headstart.targets.numbers import number_in, spearman
+from headstart.targets.numbers import number_fault, number_in, spearman
 from headstart.targets.target import Encoded, Outputs, Scores
 
 
@@ -45,11 +45,7 @@ class Ordered(Classes):
 
     @classmethod
     def fault(cls, text: str, label: str, separator: str = "") -> str | None:
-        return (
-            None
-            if number_in(label) is not None
-            else f"the label '{label[:40]}' is no number, which --task {cls.task} needs"
-        )
+        return number_fault(label, cls.task)
 
     def answers(self, outputs: Outputs) -> Encoded:
         """The median of each row's probabilities: the answer with the least expected distance."""
