@@ -25,6 +25,7 @@ from headstart.config import PretrainConfig
 from headstart.errors import ConfigError, DataError, ModelError
 from headstart.jobs.pretrain import pretrain
 from headstart.runs.run import Run
+from tests.clock import without
 from tests.forked import Forked, headstart
 
 COMMON = [
@@ -84,23 +85,14 @@ def kill_at_line(process: Forked, log: Path, lines: int) -> None:
     process.communicate()
 
 
-def without_clock(told: Any) -> Any:
-    match told:
-        case dict():
-            return {key: without_clock(value) for key, value in told.items() if key not in CLOCK}
-        case list():
-            return [without_clock(value) for value in told]
-    return told
-
-
 def what_remains(out: Path) -> dict[str, Any]:
     """Everything a run leaves behind, apart from what the clock decides."""
     log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     result = json.loads((out / "result.json").read_text())
     remains: dict[str, Any] = {
         "weights": hashlib.sha256((out / "model" / "model.safetensors").read_bytes()).hexdigest(),
-        "log": without_clock(log),
-        "result": without_clock(result),
+        "log": without(CLOCK, log),
+        "result": without(CLOCK, result),
         "checkpoints": (out / "checkpoints").exists(),
     }
     for name in ("predictions.jsonl", "receipt.json"):

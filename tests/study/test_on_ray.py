@@ -33,6 +33,7 @@ from headstart.study.parcel import COPIES, PROCESS, arrive, outgoing, unpack
 from headstart.study.plan import StudyConfig
 from headstart.study.remote_cell import run_remote_cell
 from headstart.study.run import Cells, Outcome, Planned
+from tests.clock import without
 
 CLOCK = (
     "seconds",
@@ -65,15 +66,6 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "rows.csv").write_text("\n".join(["text,label", *lines]))
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def without_clock(told: Any) -> Any:
-    match told:
-        case dict():
-            return {key: without_clock(value) for key, value in told.items() if key not in CLOCK}
-        case list():
-            return [without_clock(value) for value in told]
-    return told
 
 
 def settings(rows: Path, **more: Any) -> StudyConfig:
@@ -113,11 +105,11 @@ def test_a_cell_that_was_run_elsewhere_is_the_same_folder(rows: Path) -> None:
     out = rows / "study"
     run_study(cfg, out)
     here = {path.name: path for path in (out / "cells").iterdir()}
-    alone = without_clock(gather(out).plain())
+    alone = without(CLOCK, gather(out).plain())
     for path in here.values():
         path.rename(rows / path.name)
     run_study(cfg, out, engine=lambda planned: Elsewhere(out, planned, 1, Watch()))
-    assert without_clock(gather(out).plain()) == alone
+    assert without(CLOCK, gather(out).plain()) == alone
     assert len(here) == 5
     for name in here:
         before, now = rows / name, out / "cells" / name
@@ -126,8 +118,8 @@ def test_a_cell_that_was_run_elsewhere_is_the_same_folder(rows: Path) -> None:
         }
         for file in ("config.toml", "data.json", "receipt.json", "env.json", "result.json"):
             if (before / file).suffix == ".json" and (before / file).exists():
-                assert without_clock(json.loads((now / file).read_text())) == without_clock(
-                    json.loads((before / file).read_text())
+                assert without(CLOCK, json.loads((now / file).read_text())) == without(
+                    CLOCK, json.loads((before / file).read_text())
                 ), file
             elif (before / file).exists():
                 assert (now / file).read_bytes() == (before / file).read_bytes()
@@ -319,7 +311,7 @@ def test_a_cluster_of_three_nodes_of_which_one_is_killed_makes_the_same_table(ro
         cluster.stdin.close()
         cluster.wait(60)
         cluster.stdout.close()
-    read = [without_clock(json.loads((rows / name / "results.json").read_text())) for name in ("alone", "shared")]
+    read = [without(CLOCK, json.loads((rows / name / "results.json").read_text())) for name in ("alone", "shared")]
     assert read[0] == read[1]
     assert wrong.returncode == 4, wrong.stderr
     assert "does not let this process in" in wrong.stderr

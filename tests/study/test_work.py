@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from headstart.cli import app
 from headstart.study.leases import Leases
+from tests.clock import without
 from tests.forked import Forked, headstart
 
 BEAT = "1.5"  # a busy machine may be late by three of them
@@ -59,16 +60,7 @@ def start(study: str) -> Forked:
 
 def table(study: Path) -> Any:
     """results.json without what the clock and the machine decide."""
-    return _without_clock(json.loads((study / "results.json").read_text()))
-
-
-def _without_clock(told: Any) -> Any:
-    match told:
-        case dict():
-            return {key: _without_clock(value) for key, value in told.items() if key not in CLOCK}
-        case list():
-            return [_without_clock(value) for value in told]
-    return told
+    return without(CLOCK, json.loads((study / "results.json").read_text()))
 
 
 def test_three_workers_of_whom_one_is_killed_make_the_same_table(folder: Path) -> None:
