@@ -17,14 +17,13 @@ from headstart.prompts import AUTO, Prompt, must_be_template
 from headstart.schema import Frozen, shortest
 from headstart.shapes import (
     PRESETS,
-    HuggingFaceConfig,
     ModelConfig,
     PatchConfig,
     Pool,
     Seq2SeqConfig,
     SpaceConfig,
     TransformerConfig,
-    is_theirs,
+    is_external,
     usual_pool,
 )
 
@@ -137,7 +136,7 @@ class PretrainConfig(JobConfig):
     def preset_follows_objective(cls, given: Any) -> Any:
         if isinstance(given, Mapping) and given.get("objective") in ("masked", "distill"):
             model = given.get("model", {})
-            if not isinstance(model, Mapping) or is_theirs(model):
+            if not isinstance(model, Mapping) or is_external(model):
                 return given
             model = {"preset": "bert", **model}
             if model["preset"] == "classic":
@@ -245,7 +244,7 @@ class FinetuneConfig(JobConfig):
 
         A head that starts from label words knows much already. Pairs of texts: as SetFit has it.
         """
-        if not isinstance(model, HuggingFaceConfig):
+        if not is_external(model):
             return 5e-4
         usual = 1e-5 if self.prompt else 2e-5 if self.objective == "contrastive" else 5e-5
         return {"head": 1e-3, "lora": 3e-4}.get(self.scope, usual)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -178,14 +178,59 @@ class HuggingFaceConfig(Frozen):
         return {**self.settings, **dict.fromkeys(self.off)}
 
 
+class UniversalConfig(Frozen):
+    """The shape of a Universal Sentence Encoder without attention: n-grams of tokens, then a deep averaging network."""
+
+    kind: Literal["universal"] = "universal"
+    vocab: int = Field(ge=1)  # tokens
+    context: int = Field(512, ge=2)  # most tokens a text may have
+    width: int = Field(ge=1)  # of tokens and of texts
+    ngrams: tuple[int, ...] = (2, 3, 5)  # tokens per n-gram, one branch each
+    branch: int = Field(ge=1)  # width of a branch
+    hidden: int = Field(ge=1)  # width of the averaging network
+    norm_eps: float = Field(gt=0)
+
+    # As in TransformerConfig. The language head would be new, as nothing trained one.
+    layers: ClassVar[int] = 2  # the n-grams and the averaging network
+    causal: ClassVar[bool] = False
+    tied: ClassVar[bool] = True
+    head_bias: ClassVar[bool] = True
+    head_transform: ClassVar[bool] = False
+    activation: ClassVar[Literal["relu"]] = "relu"
+
+
+def _tag(given: Any) -> str:
+    match given:
+        case UniversalConfig() | {"kind": "universal"}:
+            return "universal"
+        case _ if isinstance(given, HuggingFaceConfig) or (isinstance(given, Mapping) and "model_type" in given):
+            return "theirs"
+        case _:
+            return "ours"
+
+
 ModelConfig = Annotated[
-    Annotated[TransformerConfig, Tag("ours")] | Annotated[HuggingFaceConfig, Tag("theirs")],
-    Discriminator(lambda given: "theirs" if is_theirs(given) else "ours"),
+    Annotated[TransformerConfig, Tag("ours")]
+    | Annotated[HuggingFaceConfig, Tag("theirs")]
+    | Annotated[UniversalConfig, Tag("universal")],
+    Discriminator(_tag),
 ]
 
 
-def is_theirs(given: Any) -> bool:
-    return isinstance(given, HuggingFaceConfig) or (isinstance(given, Mapping) and "model_type" in given)
+def is_external(given: Any) -> bool:
+    """Whether a shape is that of a model which others have pretrained."""
+    return _tag(given) != "ours"
+
+
+def shape_class(given: Any) -> type[TransformerConfig | HuggingFaceConfig | UniversalConfig]:
+    """The class of the shape that these settings describe."""
+    match _tag(given):
+        case "universal":
+            return UniversalConfig
+        case "theirs":
+            return HuggingFaceConfig
+        case _:
+            return TransformerConfig
 
 
 def usual_pool(model: ModelConfig) -> Pool:
@@ -194,14 +239,20 @@ def usual_pool(model: ModelConfig) -> Pool:
     A causal model has read the whole text only at its last token. Nothing has taught the [CLS] token of an encoder of
     ours; that of an external one usually had an objective of its own.
     """
-    if isinstance(model, HuggingFaceConfig):
-        return model.pool or ("last" if model.causal else "cls")
-    return "last" if model.causal else "mean"
+    match model:
+        case UniversalConfig():
+            return "cls"
+        case HuggingFaceConfig():
+            return model.pool or ("last" if model.causal else "cls")
+        case _:
+            return "last" if model.causal else "mean"
 
 
 def pools_to_try(model: ModelConfig) -> tuple[Pool, ...]:
     """The usual one first."""
     usual = usual_pool(model)
+    if isinstance(model, UniversalConfig):  # the first token is the text; the others were made to be averaged
+        return (usual,)
     kinds: tuple[Pool, ...] = ("last" if model.causal else "cls", "mean")
     return (usual, *(pool for pool in kinds if pool != usual))
 

@@ -15,7 +15,14 @@ from headstart.runs.run import Run, runs_in
 from headstart.shapes import PRESETS
 
 RUNS = "runs"  # where runs are looked for
-MEGABYTES = {"minilm": 84, "smollm2": 95, "mpnet": 404, "english-vectors": 34, "vader": 0.1}  # of the downloads
+MEGABYTES = {
+    "minilm": 84,
+    "smollm2": 95,
+    "mpnet": 404,
+    "use-multilingual": 32,
+    "english-vectors": 34,
+    "vader": 0.1,
+}  # of the downloads
 
 
 def bases_at_hand(folder: str = RUNS) -> list[str]:

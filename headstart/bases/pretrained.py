@@ -23,7 +23,7 @@ from headstart.hub.hub import get_model
 from headstart.hub.pack_contents import PACKS
 from headstart.hub.packs import located
 from headstart.models.huggingface import ACTIVATIONS, shape_of, usable
-from headstart.models.layout import counterpart, from_disk, our_name, their_name, to_disk
+from headstart.models.layout import counterpart, from_disk, to_disk
 from headstart.models.unfilled import shapes_alone
 from headstart.regular_file import read_regular
 from headstart.runs.checkpoint import Tensors, load_weights, weights
@@ -31,9 +31,18 @@ from headstart.runs.model_dir import HeadSpec, Saved, build_model, must_agree, m
 from headstart.runs.run import Run
 from headstart.runs.weight_file import read_weights
 from headstart.schema import parse
-from headstart.shapes import PRESETS, HuggingFaceConfig, ModelConfig, Pool, TransformerConfig
+from headstart.shapes import (
+    PRESETS,
+    HuggingFaceConfig,
+    ModelConfig,
+    Pool,
+    TransformerConfig,
+    UniversalConfig,
+    is_external,
+)
 from headstart.text.tokenizer import Tokenizer
 
+ExternalConfig = HuggingFaceConfig | UniversalConfig
 MODELS = [name for name, pack in PACKS.items() if pack.kind == "model"]
 # What files hold beside a base's weights: constants that it makes itself, and the pooler, which belongs to a head.
 _CONSTANT = re.compile(r"(^|\.)(position_ids|inv_freq|attn\.bias|attn\.masked_bias)$|^pooler\.")
@@ -85,7 +94,7 @@ def within(shape: ModelConfig, context: int) -> ModelConfig:
     """`shape` reading `context` tokens of a text at most; 0 for as many as it can."""
     if not context:
         return shape
-    if not isinstance(shape, HuggingFaceConfig):
+    if not is_external(shape):
         raise ConfigError("--context: the base settles this. Leave it out.")
     if context > shape.context:
         raise ConfigError(f"--context {context}: the base reads {shape.context} tokens at most.")
@@ -94,17 +103,21 @@ def within(shape: ModelConfig, context: int) -> ModelConfig:
     return shape.model_copy(update={"context": context})
 
 
-def read_shape(folder: Path) -> tuple[HuggingFaceConfig, Tokenizer]:
+def read_shape(folder: Path) -> tuple[ExternalConfig, Tokenizer]:
     """Shape and tokenizer of an external model, without its weights."""
     gguf = _gguf_of(folder)
     return _shape(folder, read_gguf(gguf, weights=False) if gguf else None)
 
 
-def _shape(folder: Path, gguf: Gguf | None) -> tuple[HuggingFaceConfig, Tokenizer]:
+def _shape(folder: Path, gguf: Gguf | None) -> tuple[ExternalConfig, Tokenizer]:
+    cfg: ExternalConfig
     if gguf:
         cfg, tokenizer = shape_of(gguf.described, str(folder)), gguf.tokenizer
+    elif (described := config_of(folder)).get("kind") == "universal":
+        cfg = parse(UniversalConfig, described, str(folder / "config.json"))
+        tokenizer = Tokenizer.load(folder / "sentencepiece.model")
     elif (file := folder / "tokenizer.json").exists():
-        cfg, tokenizer = shape_of(config_of(folder), str(folder / "config.json")), Tokenizer.load(file)
+        cfg, tokenizer = shape_of(described, str(folder / "config.json")), Tokenizer.load(file)
         cfg = cfg.model_copy(update={"pool": _declared_pool(folder)})
     else:  # other files count the tokens from elsewhere: XLM-R's SentencePiece model is off by one
         raise ModelError(
@@ -122,14 +135,19 @@ def read_pretrained(folder: Path, allow_pickle: bool = False) -> Saved:
     tensors = gguf.tensors if gguf else weights_of(folder, allow_pickle)
     must_hold(tensors, cfg.layers, folder)
     spec = HeadSpec("language")
-    with usable(cfg.model_type, str(folder)), shapes_alone():
+    with usable(kind_of(cfg), str(folder)), shapes_alone():
         expected = weights(build_model(cfg, spec))
     state, unused = _under_our_names(tensors, expected, cfg, folder)
-    must_be_finite({their_name(name, cfg): t for name, t in state.items()}, folder)
+    must_be_finite(to_disk(state, cfg), folder)
     model = build_model(cfg, spec)
     fresh = {name: t for name, t in weights(model).items() if name not in state}
     load_weights(model, {**fresh, **state})
     return Saved(model.eval(), tokenizer, cfg, spec, tuple(sorted(fresh)), tuple(unused))
+
+
+def kind_of(cfg: ExternalConfig) -> str:
+    """What a kind of model is called in messages."""
+    return cfg.model_type if isinstance(cfg, HuggingFaceConfig) else cfg.kind
 
 
 def _declared_pool(folder: Path) -> Pool | None:
@@ -186,13 +204,13 @@ def _scaled_as_ours(settings: Mapping[str, Any]) -> bool:
 
 
 def _under_our_names(
-    tensors: Tensors, expected: Tensors, cfg: HuggingFaceConfig, folder: Path
+    tensors: Tensors, expected: Tensors, cfg: ExternalConfig, folder: Path
 ) -> tuple[Tensors, list[str]]:
     """What the model takes of the tensors, and the names of what it does not; a base must be there whole."""
     state: Tensors = {}
     unused = []
     for name, tensor in tensors.items():
-        ours = our_name(name, cfg)
+        (ours,) = from_disk({name: tensor}, cfg)
         if ours not in expected:
             unused.append(name)
             continue
@@ -202,14 +220,18 @@ def _under_our_names(
         if not tensor.is_floating_point():
             raise ModelError(f"{folder}: the tensor {name} is quantized ({tensor.dtype}), which is not supported.")
         state[ours] = tensor.float()
-    missing = [their_name(name, cfg) for name in expected if name.startswith("base.") and name not in state]
-    inside = {name.split(".")[2] for name in expected if name.startswith("base.")}  # embeddings, encoder; wte, h; ...
-    bare = {name: our_name(name, cfg).removeprefix("base.inner.") for name in unused}
+    missing = [
+        *to_disk({name: t for name, t in expected.items() if name.startswith("base.") and name not in state}, cfg)
+    ]
+    prefix = "base.inner." if isinstance(cfg, HuggingFaceConfig) else "base."
+    # embeddings, encoder; wte, h; ...
+    inside = {name.removeprefix(prefix).split(".")[0] for name in expected if name.startswith("base.")}
+    bare = {name: next(iter(from_disk({name: tensors[name]}, cfg))).removeprefix(prefix) for name in unused}
     strange = [name for name, b in bare.items() if b.split(".")[0] in inside and not _CONSTANT.search(b)]
     for what, names in (("has not", missing), ("has too much:", strange)):
         if names:
             raise ModelError(
-                f"{folder}: these weights do not make a {cfg.model_type} model of {cfg.layers} layers. It {what} "
+                f"{folder}: these weights do not make a {kind_of(cfg)} model of {cfg.layers} layers. It {what} "
                 f"{', '.join(names[:5])}{f' and {len(names) - 5} more' if len(names) > 5 else ''}."
             )
     return state, [name for name, b in bare.items() if not _CONSTANT.search(b) or b.startswith("pooler.")]

@@ -40,7 +40,7 @@ RUNS = ("export", "inspect", "generate", "predict", "evaluate", "match evaluate"
 
 GROUPS: dict[str, tuple[Flag, ...]] = {
     "Study": (
-        Flag("--base", "A pretrained run; an external model: a folder, minilm, mpnet, smollm2, hf:NAME; auto: the best at hand, by headstart which; for "
+        Flag("--base", "A pretrained run; an external model: a folder, minilm, mpnet, use-multilingual, smollm2, hf:NAME; auto: the best at hand, by headstart which; for "
              "scratch alone gpt, bert or classic; may be given several times.", COMPARE, "bases", many=True, place=placed_base, complete=runs),
         Flag("--base", "A pretrained run or an external model to rank; may be given several times. [default: packs in the cache, runs below runs/]",
              WHICH, "bases", many=True, complete=runs),
@@ -90,7 +90,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("PAIRS...", "Tables of pairs, one per data set.", GRID, "data", many=True, required=True, place=placed),
         Flag("PAIRS", "A table of captions, a folder or a pack.", TOWERS, "data", required=True, place=placed),
         Flag("RUN", "A finished run directory.", RUNS, required=True, complete=runs),
-        Flag("RUN|BASE", "A run, or an external model: minilm, mpnet, smollm2, a folder, hf:NAME.", (*EMBED, *CLUSTER), required=True, complete=runs),
+        Flag("RUN|BASE", "A run, or an external model: minilm, mpnet, use-multilingual, smollm2, a folder, hf:NAME.", (*EMBED, *CLUSTER), required=True, complete=runs),
         Flag("RUN|PRESET", "A run; gpt, bert or classic; or a model of translate train.", ("params",), required=True),
         Flag("prompt", "The text to continue.", ("generate",), default=""),
         Flag("TEXT...", "Texts to label.", ("predict",), many=True),
@@ -163,9 +163,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
              "data.group_column"),
     ),
     "Model": (
-        Flag("--base", "Continue training a run or an external model: a folder, minilm, mpnet, smollm2, hf:NAME.", PRETRAIN, "base",
+        Flag("--base", "Continue training a run or an external model: a folder, minilm, mpnet, use-multilingual, smollm2, hf:NAME.", PRETRAIN, "base",
              place=placed_base, complete=runs),
-        Flag("--base", "A pretrained run; an external model: a folder, minilm, mpnet, smollm2, hf:NAME; a preset with --init scratch.", FINETUNE,
+        Flag("--base", "A pretrained run; an external model: a folder, minilm, mpnet, use-multilingual, smollm2, hf:NAME; a preset with --init scratch.", FINETUNE,
              "base", place=placed_base, complete=runs, needed="--base (a run of headstart pretrain, or gpt with --init scratch)"),
         Flag("--init", "pretrained or scratch. [default: pretrained]", FINETUNE, "init"),
         Flag("--preset", "gpt, bert or classic. [default: gpt; bert when masked or distilled]", PRETRAIN, "model.preset", settled=True),

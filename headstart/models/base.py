@@ -38,6 +38,7 @@ class Base(nn.Module, ABC):
     max_len: int
     causal: bool
     separators = 1  # end tokens between the two texts of a pair
+    attends = True  # whether tokens read each other by attention, which can be looked at
 
     @property
     @abstractmethod

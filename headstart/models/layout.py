@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from headstart.models.huggingface import KINDS
-from headstart.shapes import PRESETS, HuggingFaceConfig, ModelConfig, TransformerConfig
+from headstart.shapes import PRESETS, HuggingFaceConfig, ModelConfig, TransformerConfig, UniversalConfig
 
 _GPT2 = {
     "base.tokens": "transformer.wte",
@@ -56,8 +56,10 @@ Tensors = dict[str, Tensor]
 OWN = ("head.first", "head.gaps")  # cuts between ordered classes: transformers has no such head
 
 
-def counterpart(cfg: TransformerConfig) -> str | None:
+def counterpart(cfg: TransformerConfig | UniversalConfig) -> str | None:
     """The transformers architecture that computes exactly what `cfg` does: gpt2, bert, or None."""
+    if isinstance(cfg, UniversalConfig):
+        return None
     free = ("dropout", "tied") if cfg.preset == "gpt" else ("dropout",)
     structure = {key: value for key, value in PRESETS[cfg.preset].items() if key not in free}
     same = all(getattr(cfg, key) == value for key, value in structure.items()) and not cfg.scale_embedding

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 from safetensors import SafetensorError
 from safetensors.torch import save
@@ -41,6 +41,7 @@ from headstart.models.huggingface import KINDS, HuggingFaceBase
 from headstart.models.layout import counterpart, from_disk, to_disk
 from headstart.models.transformer import Transformer
 from headstart.models.unfilled import Unfilled, shapes_alone
+from headstart.models.universal import UniversalEncoder
 from headstart.prompts import Prompt
 from headstart.regular_file import read_regular
 from headstart.runs import manifest
@@ -48,7 +49,15 @@ from headstart.runs.checkpoint import Tensors, load_weights, must_fit, weights
 from headstart.runs.disk import write_file
 from headstart.runs.weight_file import read_weights
 from headstart.schema import parse
-from headstart.shapes import HuggingFaceConfig, ModelConfig, Pool, TransformerConfig
+from headstart.shapes import (
+    HuggingFaceConfig,
+    ModelConfig,
+    Pool,
+    TransformerConfig,
+    UniversalConfig,
+    is_external,
+    shape_class,
+)
 from headstart.strict_json import to_json
 from headstart.targets.target import Target
 from headstart.targets.tasks import TARGETS
@@ -99,7 +108,15 @@ class Saved:
 
 def build_base(cfg: ModelConfig) -> Base:
     """A base with fresh weights."""
-    return HuggingFaceBase(cfg) if isinstance(cfg, HuggingFaceConfig) else Transformer(cfg)
+    match cfg:
+        case HuggingFaceConfig():
+            return HuggingFaceBase(cfg)
+        case UniversalConfig():
+            return UniversalEncoder(cfg)
+        case TransformerConfig():
+            return Transformer(cfg)
+        case _:
+            assert_never(cfg)
 
 
 def build_model(cfg: ModelConfig, spec: HeadSpec) -> Model:
@@ -149,8 +166,8 @@ def read_model(folder: Path) -> Saved:
         if described["head"] == "match":
             raise ModelError(f"{folder.parent} matches captions and images. Use headstart search, or match evaluate.")
         tensors = read_tensors(folder)
-        kind: Any = HuggingFaceConfig if "model_type" in described["model"] else TransformerConfig
-        cfg: ModelConfig = parse(kind, described["model"], str(folder / "config.json"))
+        shape = described["model"]
+        cfg: ModelConfig = parse(shape_class(shape), shape, str(folder / "config.json"))
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     must_agree(tokenizer, cfg, folder)
     with complaints(folder):
@@ -240,7 +257,7 @@ def must_be_finite(tensors: Tensors, folder: Path) -> None:
 
 def must_agree(tokenizer: Tokenizer, cfg: ModelConfig, folder: Path) -> None:
     """Reject a tokenizer that is not the model's; external models often have spare embedding rows."""
-    spare = isinstance(cfg, HuggingFaceConfig) and tokenizer.size < cfg.vocab
+    spare = is_external(cfg) and tokenizer.size < cfg.vocab
     if tokenizer.size != cfg.vocab and not spare:
         raise ModelError(f"{folder}: the tokenizer has {tokenizer.size} entries, the model {cfg.vocab}.")
     if tokenizer.largest >= cfg.vocab:
@@ -280,6 +297,8 @@ def describe_model(saved: Saved) -> dict[str, Any]:
         shared["label2id"] = {label: i for i, label in enumerate(spec.labels)}
     if isinstance(cfg, HuggingFaceConfig):
         return {**shared, "model_type": cfg.model_type, **cfg.theirs, "headstart": _ours(cfg, spec)}
+    if isinstance(cfg, UniversalConfig):  # transformers has no class for it
+        return {**shared, "model_type": f"headstart_{cfg.kind}", "headstart": _ours(cfg, spec)}
     match counterpart(cfg):
         case "gpt2":
             theirs = {

@@ -32,7 +32,7 @@ from headstart.runs.records import read_json
 from headstart.runs.run import Run, holds_something
 from headstart.runs.watch import Watch
 from headstart.schema import differences, parse, read_toml, to_toml
-from headstart.shapes import PRESETS, HuggingFaceConfig
+from headstart.shapes import PRESETS, is_external
 from headstart.strict_json import to_json
 from headstart.study.baselines import refuse_impossible
 from headstart.study.measured import Measured
@@ -323,9 +323,7 @@ def _shape(folder: Path) -> str:
 
 
 def _elsewhere(folder: Path) -> bool:
-    return not Run(folder.parent).there or isinstance(
-        getattr(Run(folder.parent).config, "model", None), HuggingFaceConfig
-    )
+    return not Run(folder.parent).there or is_external(getattr(Run(folder.parent).config, "model", None))
 
 
 def _note_bases(state: StudyFile, bases: Sequence[BaseRun]) -> None:

@@ -98,8 +98,8 @@ def compare(
     weights = weight_changes(before, after)
     rows = rows[: max(1, sum(total <= MOST_TOKENS for total in accumulate(map(len, rows))))]
     similarities, attention = compare_states(before, after, rows)
-    states = dict(zip(["embedding", *(f"layer {n + 1}" for n in range(len(attention)))], similarities, strict=True))
-    looks = dict(zip(list(states)[1:], attention, strict=True))
+    states = dict(zip(["embedding", *(f"layer {n}" for n in range(1, len(similarities)))], similarities, strict=True))
+    looks = {f"layer {n}": moved for n, moved in enumerate(attention, start=1)}  # none, of a base without attention
     layers = [LayerChange(name, moved, states.get(name), looks.get(name)) for name, moved in weights.items()]
     tokens = compare_next_tokens(before, after, head, tokenizer, rows[0]) if head and before.causal else []
     return Change(*names, layers, tokens, len(rows), sum(map(len, rows)))

@@ -29,7 +29,7 @@ from headstart.runs.checkpoint import weights
 from headstart.runs.disk import make_folder, write_file
 from headstart.runs.model_dir import Saved, complaints, describe_model, read_model
 from headstart.runs.run import Run
-from headstart.shapes import HuggingFaceConfig
+from headstart.shapes import HuggingFaceConfig, TransformerConfig
 from headstart.strict_json import to_json
 from headstart.targets.tasks import TARGETS
 from headstart.text.batch import pad
@@ -77,9 +77,10 @@ def _theirs(saved: Saved, name: str) -> tuple[dict[str, Any], Tensors]:
     cfg, spec = saved.config, saved.head
     model_type = cfg.model_type if isinstance(cfg, HuggingFaceConfig) else counterpart(cfg)
     if model_type is None:
-        preset = "" if isinstance(cfg, HuggingFaceConfig) else cfg.preset
+        changed = isinstance(cfg, TransformerConfig) and cfg.preset != "classic"
+        what = f"the preset '{cfg.preset}'" if isinstance(cfg, TransformerConfig) else "a Universal Sentence Encoder"
         raise ModelError(
-            f"{name} has the preset '{preset}'{' with a changed structure' if preset != 'classic' else ''}, which "
+            f"{name} has {what}{' with a changed structure' if changed else ''}, which "
             "transformers has no class for. gpt and bert as they are, and models that came from transformers, can be "
             "exported; --to onnx takes any."
         )

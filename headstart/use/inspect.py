@@ -92,7 +92,7 @@ class Inspector:
 
         `label` is the one for which each token is asked; the most probable if not given, or the first of several that the text has.
         """
-        views = self._chosen(views, VIEWS[self.kind], MORE[self.kind])
+        views = self._chosen(views, self._shown(VIEWS[self.kind]), MORE[self.kind])
         ids, cut = self._read(text)
         notes = []
         if cut and self.long == "window":
@@ -166,6 +166,10 @@ class Inspector:
         names = (before.name, self.name)
         found = compare(before.model.base, self.model.base, head, self.tokenizer, rows, names)
         return Inspection(self.name, texts[0], (found,))
+
+    def _shown(self, views: Sequence[str]) -> Sequence[str]:
+        """Those that the base has something for."""
+        return [view for view in views if view != "attention" or self.model.base.attends]
 
     def _chosen(self, asked: Sequence[str], usual: Sequence[str], more: Sequence[str] = ()) -> Sequence[str]:
         known = [*usual, *more]

@@ -39,7 +39,7 @@ class TagInspector(Inspector):
         label: str | None = None,
     ) -> Inspection:
         """What the model makes of the words of `text`. `label` is the tag that is asked for; else the predicted ones are."""
-        views = self._chosen(views, VIEWS["classify"])
+        views = self._chosen(views, self._shown(VIEWS["classify"]))
         if tokens:
             raise ModelError("Only a causal language model can continue a text. Leave out --tokens.")
         if label is not None and label not in self.labels:

@@ -13,7 +13,8 @@ from headstart.models.base import Base, freeze, layer_groups
 from headstart.models.heads import ClassHead, Model, first, last_real, mean_real
 from headstart.models.huggingface import KINDS, HuggingFaceBase
 from headstart.models.transformer import Transformer
-from headstart.shapes import HuggingFaceConfig, TransformerConfig
+from headstart.models.universal import UniversalEncoder
+from headstart.shapes import HuggingFaceConfig, TransformerConfig, UniversalConfig
 from headstart.text.batch import pad
 
 LOOSE = {"atol": 1e-5, "rtol": 1e-4}
@@ -26,13 +27,18 @@ BASES = {
 }
 
 
-@pytest.fixture(params=[*BASES, *KINDS])
+UNIVERSAL = UniversalConfig(vocab=53, context=24, width=16, branch=8, hidden=12, norm_eps=1e-6)
+
+
+@pytest.fixture(params=[*BASES, *KINDS, "universal"])
 def base(
     request: pytest.FixtureRequest,
     tiny: Callable[..., TransformerConfig],
     elsewhere: Callable[..., HuggingFaceConfig],
 ) -> Base:
     torch.manual_seed(0)
+    if request.param == "universal":
+        return UniversalEncoder(UNIVERSAL).eval()
     if request.param in KINDS:
         return HuggingFaceBase(elsewhere(request.param)).eval()
     return Transformer(tiny(**BASES[request.param])).eval()
@@ -53,7 +59,7 @@ def test_looking_gives_the_same_states_and_weights_that_sum_to_one(base: Base) -
     ids, mask = pad([[7, 8, 9, 4], [1, 2]])
     fast, slow = base(ids, mask), base(ids, mask, look=True)
     assert_close(slow.last[mask], fast.last[mask], **LOOSE)
-    assert len(slow.attention) == len(base.blocks)
+    assert len(slow.attention) == (len(base.blocks) if base.attends else 0)
     assert len(slow.layers) == len(base.blocks) + 1
     assert_close(base.finish(slow.layers[-1]), slow.last, **LOOSE)
     for weights in slow.attention:
