@@ -26,6 +26,8 @@ from headstart.jobs import curves
 from headstart.show import picture
 
 GOLDEN = Path(__file__).parent / "golden"
+# Relative, where 1e-3 is too little: the singular values of so few words are nearly equal, and another processor turns their vectors.
+ROUNDED = {"cooccurrence": 0.05}
 SHORT = "--set train.log_every=1 --set train.tensorboard=false --threads 1 --quiet --json"
 PRETRAIN = f"pretrain {{sentences}} --unit line --size nano --context 16 --batch-size 8 --steps 4 {SHORT}"
 FINETUNE = f"finetune {{reviews}} --set train.steps=3 --set train.eval_every=2 {SHORT}"
@@ -189,10 +191,11 @@ def _keys(value: Any, path: str = "") -> Iterator[str]:
 
 
 def _processor() -> str:
-    """What decides the last bits of a product: the processor's name, and the version of torch."""
-    cpuinfo = Path("/proc/cpuinfo")
-    named = re.search(r"^model name\s*:\s*(.*)$", cpuinfo.read_text(), re.MULTILINE) if cpuinfo.exists() else None
-    return f"{named[1] if named else 'unknown'}; torch {torch.__version__.partition('+')[0]}"
+    """What decides the last bits of a product: the processor (virtual ones of several families share a name) and torch."""
+    file = Path("/proc/cpuinfo")
+    known = dict(re.findall(r"^([^\t:]+?)\s*: (.*)$", file.read_text().partition("\n\n")[0], re.MULTILINE)) if file.exists() else {}  # fmt: skip
+    name = ", ".join([known.get("model name", "unknown"), *(f"{k} {known[k]}" for k in ("cpu family", "model") if k in known)])  # fmt: skip
+    return f"{name}; torch {torch.__version__.partition('+')[0]}"
 
 
 def _recorded() -> dict[str, Any]:
@@ -214,7 +217,7 @@ def test_losses_and_scores_are_those_recorded(name: str, made: dict[str, dict[st
     recorded = _recorded()["jobs"][name]
     assert [loss[:2] for loss in made[name]["losses"]] == [loss[:2] for loss in recorded["losses"]]
     assert [loss[2] for loss in made[name]["losses"]] == pytest.approx(
-        [loss[2] for loss in recorded["losses"]], rel=1e-3, abs=1e-6
+        [loss[2] for loss in recorded["losses"]], rel=ROUNDED.get(name, 1e-3), abs=1e-6
     )
     for now, then in zip(made[name].get("scores", []), recorded.get("scores", []), strict=True):
         assert now[:-1] == then[:-1]
