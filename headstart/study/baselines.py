@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 from headstart.bases.regression import Regression, Standard, clearly_better, fit_regression
 from headstart.errors import ConfigError
@@ -26,6 +25,7 @@ from headstart.study.tag_baselines import crf, most_frequent_tag
 from headstart.targets.target import Outputs, Target, prediction_records
 from headstart.text.split import Labelled, draw, split_labelled
 from headstart.text.text_pair import singles
+from headstart.text.tfidf import fitted_tfidf
 from headstart.text.word_vectors import known_vectors, vector_files
 
 CS = (1.0, 10.0, 100.0)  # inverse regularization; 1 is far too little with few rows: measured in docs/log.md
@@ -41,7 +41,7 @@ def majority(data: Labelled) -> Baseline:
 
 
 def tfidf(data: Labelled) -> Baseline:
-    """Logistic regression on words and pairs of words."""
+    """Logistic regression on words, pairs of words and character n-grams."""
     began = time.perf_counter()
     found, rows = fit_tfidf(data)
     target, outputs = decided(data, found, rows)
@@ -100,11 +100,10 @@ def lexicon(data: Labelled, words: Mapping[str, str]) -> Baseline:
 
 
 def tfidf_rows(data: Labelled) -> dict[str, Any]:
-    """The TF-IDF vectors of each part, fitted to the training texts: words and pairs of words, each row of length 1."""
+    """The TF-IDF vectors of each part, fitted to the training texts, each row of length 1."""
     if data.paired:
         return pair_tfidf_rows(data)
-    vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
-    vectorizer.fit([e.text for e in data.train])
+    vectorizer = fitted_tfidf([e.text for e in data.train])
     return {name: vectorizer.transform([e.text for e in rows]) for name, rows in data.parts().items() if rows}
 
 

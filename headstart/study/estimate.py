@@ -33,8 +33,8 @@ from headstart.text.split import SELECTED_FROM, split_labelled
 
 TFIDF = (
     0.2,
-    8e-4,
-    2.5e-4,
+    1.6e-3,
+    5e-4,
 )  # seconds: at least, for each row with cross-validation, and with validation rows to choose on
 STATIC, HYBRID = 3, 8  # times as long as TF-IDF: two weightings of dense rows, or six regressions on both
 HEAD_STEP = 2e-3  # seconds of a step of a head alone
