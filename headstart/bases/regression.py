@@ -77,7 +77,10 @@ def fit_regression(
     task: Task = "classify",
     classes: int = 0,
 ) -> Regression:
-    """A linear model on `train`; `usual` is its C unless another of `cs` is clearly better on held-out rows."""
+    """A linear model on `train`; `usual` is its C unless another of `cs` is clearly better on held-out rows.
+
+    Without `cs` nothing is chosen, and no rows are held out.
+    """
     from sklearn.linear_model import LogisticRegression, Ridge
 
     def unfitted(c: float) -> Any:
@@ -88,7 +91,7 @@ def fit_regression(
         logistic = LogisticRegression(C=c, max_iter=1000, class_weight=importance, fit_intercept=intercept)
         return OnePerLabel(logistic) if task == "multilabel" else logistic
 
-    chosen, hits = usual, held_out_hits(unfitted(usual), train, valid)
+    chosen, hits = usual, held_out_hits(unfitted(usual), train, valid) if cs else np.zeros(0)
     if len(hits):
         tried = {c: hits if c == usual else held_out_hits(unfitted(c), train, valid) for c in cs}
         best = max(tried, key=lambda c: (tried[c].mean(), -c))

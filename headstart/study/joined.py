@@ -28,7 +28,7 @@ from scipy.special import logsumexp
 from headstart.bases.regression import Regression, Standard, clearly_better
 from headstart.errors import ModelError
 from headstart.study.baseline import Baseline
-from headstart.study.baselines import decided, fit_parts, fit_tfidf, tfidf_rows, write_cell
+from headstart.study.baselines import CS, decided, fit_parts, fit_tfidf, tfidf_rows, write_cell
 from headstart.study.pair_features import pair_vectors, sides_of
 from headstart.study.plan import RATES, Cell, StudyConfig, finetuning
 from headstart.study.taken import read_predictions
@@ -99,17 +99,21 @@ def hybrid(cfg: StudyConfig, cell: Cell, data: Labelled, features: Path) -> Base
     assert isinstance(job.model.head, ClassHead), "a classifier has one"
     states = {name: job.text.features([e.text for e in rows]).numpy() for name, rows in data.parts().items() if rows}
     importance = dict(enumerate(job.model.head.weights.tolist()))
-    share, found, rows = fit_hybrid(data, states, importance)
+    share, found, rows = fit_hybrid(data, tfidf_rows(data), states, importance)
     seconds, size = time.perf_counter() - began, int(found.model.coef_.size)
     chosen = {"share": share, "pool": job.cfg.pool}
     return Baseline("hybrid", *decided(data, found, rows), seconds, found.c, size, chosen)
 
 
 def fit_hybrid(
-    data: Labelled, states: Mapping[str, Any], importance: Mapping[int, float]
+    data: Labelled,
+    words: Mapping[str, Any],
+    states: Mapping[str, Any],
+    importance: Mapping[int, float],
+    cs: Sequence[float] = CS,
 ) -> tuple[float, Regression, dict[str, Any]]:
-    """The share of the base, the regression, and the rows of each part as it takes them."""
-    words, standard = tfidf_rows(data), Standard.of(states["train"])
+    """The share of the base, the regression, and the rows of each part as it takes them; without `cs` nothing is chosen."""
+    standard = Standard.of(states["train"])
 
     def joined(share: float) -> dict[str, Any]:
         return {
@@ -117,7 +121,7 @@ def fit_hybrid(
             for name, part in words.items()
         }
 
-    best = USUAL_SHARE, fit_parts(data, rows := joined(USUAL_SHARE), importance=importance), rows
+    best = USUAL_SHARE, fit_parts(data, rows := joined(USUAL_SHARE), cs, importance=importance), rows
     usual = best[1]
     for share in SHARES if len(usual.hits) else ():
         found = fit_parts(data, rows := joined(share), (usual.c,), usual.c, importance)

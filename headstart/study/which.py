@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from headstart.prompts import AUTO
 from headstart.quantities import duration, signed
 from headstart.runs.watch import Watch
 from headstart.schema import Frozen, merge, parse, read_toml
-from headstart.study.baselines import lexicon, static, tfidf
+from headstart.study.baselines import fit_parts, lexicon, static, tfidf_rows
 from headstart.study.joined import fit_hybrid
 from headstart.study.lexicon import polarities
 from headstart.study.plan import StudyConfig
@@ -197,8 +198,9 @@ def rank(
     must_have_weights(bases)
     names, rows = list(dict.fromkeys(bases)) or bases_at_hand(), training_rows(data)
     prompting, limit = Prompting(tuple(templates), dict(words or {})), MINUTES if minutes is None else minutes
-    baselines = baseline_routes(rows.target, prompting.words)
-    routes = (*ROUTES, Route("hybrid", _hybrid, ("plain",), effort=HYBRID_EFFORT))
+    word_rows = WordRows()
+    baselines = baseline_routes(rows.target, prompting.words, word_rows)
+    routes = (*ROUTES, Route("hybrid", partial(_hybrid, word_rows), ("plain",), effort=HYBRID_EFFORT))
     must_open, watch = bool(bases), watch or Watch()
     return ranked(try_routes(rows.train, names, prompting, limit, watch, baselines, routes, must_open, rows.target))
 
@@ -264,11 +266,28 @@ def placed(base: str) -> str:
     return str(Path(base).absolute()) if Path(base).exists() else base
 
 
-def baseline_routes(target: Target, words: Mapping[str, str]) -> list[BaselineRoute]:
+class WordRows:
+    """The TF-IDF vectors of each fold, made once for all that use them."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[bytes, int], dict[str, Any]] = {}
+
+    def __call__(self, fold: Fold) -> dict[str, Any]:
+        key = fold.train.tobytes(), len(fold.rows)
+        if key not in self._made:
+            self._made[key] = tfidf_rows(fold.data)
+        return self._made[key]
+
+
+def baseline_routes(target: Target, words: Mapping[str, str], word_rows: WordRows) -> list[BaselineRoute]:
     """The routes without a base: those whose packs are in the cache, and that have a use for the labels."""
     from headstart.bases.selection import BaselineRoute
 
-    found = [BaselineRoute("tfidf", lambda fold: tfidf(fold.data).outputs)]
+    def tfidf(fold: Fold) -> Outputs:
+        rows = word_rows(fold)
+        return fit_parts(fold.data, rows, cs=()).outputs(rows["test"], fold.target)
+
+    found = [BaselineRoute("tfidf", tfidf)]
     if pack_folder("english-vectors").exists():
         found.append(BaselineRoute("static", lambda fold: static(fold.data, "english-vectors").outputs))
     if target.task != "classify":
@@ -280,12 +299,12 @@ def baseline_routes(target: Target, words: Mapping[str, str]) -> list[BaselineRo
     return found
 
 
-def _hybrid(features: BaseFeatures, fold: Fold) -> Outputs:
-    """TF-IDF beside the frozen base's features, under the pooling of its linear probe."""
+def _hybrid(words: WordRows, features: BaseFeatures, fold: Fold) -> Outputs:
+    """TF-IDF beside the frozen base's features, under the pooling of its linear probe, with the usual C and share."""
     vectors = features.plain[features.probe(fold).pool]
     states = {"train": vectors[fold.train].numpy(), "test": vectors[fold.test].numpy()}
     even = dict.fromkeys(range(len(fold.target.names)), 1.0)
-    _, found, rows = fit_hybrid(fold.data, states, even)
+    _, found, rows = fit_hybrid(fold.data, words(fold), states, even, cs=())
     return found.outputs(rows["test"], fold.target)
 
 

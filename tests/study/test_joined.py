@@ -17,7 +17,7 @@ from headstart.errors import ConfigError
 from headstart.jobs.pretrain import pretrain
 from headstart.schema import parse
 from headstart.study import joined
-from headstart.study.baselines import static
+from headstart.study.baselines import USUAL_C, static, tfidf_rows
 from headstart.study.figures import looks
 from headstart.study.joined import PENALTY, fit_hybrid, fit_pool, log_linear
 from headstart.study.plan import StudyConfig
@@ -183,10 +183,17 @@ def test_another_share_is_taken_only_where_it_is_clearly_better(
         for name, rows in data.parts().items()
         if rows
     }
-    share, found, _ = fit_hybrid(data, states, {0: 1.0, 1: 1.0})
+    share, found, _ = fit_hybrid(data, tfidf_rows(data), states, {0: 1.0, 1: 1.0})
     monkeypatch.setattr(joined, "SHARES", ())
-    _, usual, _ = fit_hybrid(data, states, {0: 1.0, 1: 1.0})
+    _, usual, _ = fit_hybrid(data, tfidf_rows(data), states, {0: 1.0, 1: 1.0})
     assert (share != joined.USUAL_SHARE) == clearly_better(found.hits, usual.hits)
+
+
+def test_without_candidates_neither_c_nor_share_is_chosen() -> None:
+    data, rng = labelled(120), np.random.default_rng(0)
+    states = {name: rng.normal(size=(len(rows), 5)) for name, rows in data.parts().items() if rows}
+    share, found, _ = fit_hybrid(data, tfidf_rows(data), states, {0: 1.0, 1: 1.0}, cs=())
+    assert (share, found.c, len(found.hits)) == (joined.USUAL_SHARE, USUAL_C, 0)
 
 
 def test_words_that_no_label_depends_on_get_the_smaller_share() -> None:
@@ -196,7 +203,7 @@ def test_words_that_no_label_depends_on_get_the_smaller_share() -> None:
         for name, rows in data.parts().items()
         if rows
     }
-    assert fit_hybrid(data, states, {0: 1.0, 1: 1.0})[0] == 0.9
+    assert fit_hybrid(data, tfidf_rows(data), states, {0: 1.0, 1: 1.0})[0] == 0.9
 
 
 def test_both_blocks_have_the_same_length() -> None:
@@ -206,7 +213,7 @@ def test_both_blocks_have_the_same_length() -> None:
         for name, rows in data.parts().items()
         if rows
     }
-    share, _, rows = fit_hybrid(data, states, {0: 1.0, 1: 1.0})
+    share, _, rows = fit_hybrid(data, tfidf_rows(data), states, {0: 1.0, 1: 1.0})
     words, base = rows["train"][:, :-64] / np.sqrt(1 - share), rows["train"][:, -64:] / np.sqrt(share)
     assert np.sqrt(words.multiply(words).sum(1)).mean() == pytest.approx(1.0)
     assert np.sqrt(base.multiply(base).sum(1).mean()) == pytest.approx(1.0, abs=0.1)
