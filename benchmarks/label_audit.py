@@ -18,6 +18,7 @@ from headstart.bases.selection import Prompting, opened
 from headstart.hub.packs import located
 from headstart.runs.watch import Watch
 from headstart.study.audit import models_of
+from headstart.targets.classes import Classes
 from headstart.text.read import Example, read_labelled
 from headstart.text.rows import drawn
 
@@ -75,7 +76,7 @@ def main() -> None:
     for draw in range(args.draws):
         noisy, wrong = flipped(truth, len(labels), draw)
         given = [Example(row.text, labels[c]) for row, c in zip(rows, noisy, strict=True)]
-        models = np.stack(list(models_of(given, labels, features, Watch()).values()))
+        models = np.stack(list(models_of(given, Classes(tuple(labels)), features, Watch()).values()))
         for name, listed in compared(models, noisy):
             hits = int((listed & wrong).sum())
             scores.setdefault(name, []).append((hits / max(1, listed.sum()), hits / wrong.sum(), int(listed.sum())))
