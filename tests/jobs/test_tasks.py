@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +258,11 @@ def test_a_study_compares_arms_by_the_score_of_the_task(task: str, tables: dict[
         assert [true for true, _ in tuned["points"]] == pytest.approx(held_out, rel=1e-5)
     if task == "multilabel":
         assert set(results["arms"][1]["types"]) == set(TOPICS)
+        by_label = page.partition("<h2>F1 by label</h2>")[2].partition("</table>")[0]  # a row for each label, however many
+        tested = results["data"]["labels"]["test"]
+        assert re.findall(r'scope="row"><bdi>(\w+)</bdi></th><td class="n">(\d+)', by_label) == [
+            (topic, str(tested[topic])) for topic in sorted(TOPICS)
+        ]
     assert (results["task"], set(scores)) == (task, {"constant", "tfidf", "scratch", "frozen", "full", "hybrid"})
     assert scores["tfidf"] > scores["constant"] + 0.2
     assert scores["frozen"] > scores["constant"]
