@@ -36,7 +36,7 @@ from headstart.text.duplicates import normal
 from headstart.text.files import PLAIN, Reading
 from headstart.text.read import Example, label_columns, read_labelled, text_columns
 from headstart.text.rows import escaped
-from headstart.text.tables import choose_column, header_of, is_table, read_columns
+from headstart.text.tables import TABLES, choose_column, header_of, is_table, read_columns
 
 if TYPE_CHECKING:
     from headstart.bases.label_errors import Floats
@@ -85,10 +85,12 @@ class Audit(Frozen):
 
 def audit(data: LabelledConfig, bases: Sequence[str], watch: Watch | None = None) -> Audit:
     """The training rows of `data` whose label is likely wrong, by TF-IDF and by probes on each base."""
+    from headstart.bases.at_hand import must_have_weights
     from headstart.bases.routes import ROUTES, Rows
     from headstart.bases.selection import Prompting, opened
 
     watch, notes = watch or Watch(), list[str]()
+    must_have_weights(bases)
     whole = training_rows(data)
     numbered, held_out = judged_rows(data, whole.train)
     examples = [example for _, example in numbered]
@@ -202,7 +204,7 @@ def corrected(data: LabelledConfig, suspects: str | Path, reading: Reading = PLA
     """The table of `data`, every column kept, with the labels that the table of suspects suggests."""
     path = Path(data.train)
     if not is_table(path):
-        raise DataError(f"{path}: labels are corrected in a table, not in a folder.", "DATA_FORMAT")
+        raise DataError(f"{path}: labels are corrected in a table ({', '.join(TABLES)}).", "DATA_FORMAT")
     wanted, header = _suggestions(Path(suspects), reading), header_of(path, reading)
     texts = text_columns(path, header, data.text_column, reading)
     rows = read_labelled(path, data.text_column, data.label_column, reading, keep_blank=True)

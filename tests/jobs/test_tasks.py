@@ -72,6 +72,21 @@ def predictions(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "predictions.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.parametrize("doubt", [["--coverage", "0.9"], ["--abstain-below", "0.5"]], ids=lambda words: words[0])
+@pytest.mark.parametrize("task", TASKS)
+def test_label_sets_and_abstaining_are_refused_for_other_tasks(task: str, doubt: list[str], runs: dict[str, Path]):
+    done = CliRunner().invoke(app, ["predict", str(runs[task]), "we came", *doubt])
+    assert done.exit_code == (5 if "--coverage" in doubt else 4), done.output
+    assert f"for one class per text; the task of this model is {task}" in done.stderr
+
+
+def test_a_separator_makes_labels_several(tmp_path: Path):
+    rows = [(f"we came {i}", ("food/price", "food", "price/staff", "staff")[i % 4]) for i in range(40)]
+    table = write(tmp_path / "rows.csv", "labels", rows)
+    found = split_labelled(LabelledConfig(train=table, label_separator="/")).target
+    assert (found.task, found.names) == ("multilabel", ("food", "price", "staff"))
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_the_task_is_found_learned_and_scored_as_scikit_learn_does(task: str, runs: dict[str, Path]):
     result = json.loads((runs[task] / "result.json").read_text())
