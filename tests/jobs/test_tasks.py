@@ -17,6 +17,9 @@ from typer.testing import CliRunner
 from headstart.cli import app
 from headstart.data import LabelledConfig
 from headstart.errors import DataError
+from headstart.jobs import curves
+from headstart.runs.run import Run
+from headstart.show import picture
 from headstart.show.attribution import Attribution
 from headstart.text.split import draw, split_labelled
 from headstart.use.inspect import Inspector
@@ -76,8 +79,23 @@ def predictions(run: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("task", TASKS)
 def test_label_sets_and_abstaining_are_refused_for_other_tasks(task: str, doubt: list[str], runs: dict[str, Path]):
     done = CliRunner().invoke(app, ["predict", str(runs[task]), "we came", *doubt])
-    assert done.exit_code == (5 if "--coverage" in doubt else 4), done.output
+    assert done.exit_code == 5, done.output
     assert f"for one class per text; the task of this model is {task}" in done.stderr
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_curves_show_the_leading_score_of_the_task(task: str, runs: dict[str, Path], monkeypatch):
+    seen: list[Any] = []
+
+    def axes(*size: float) -> Any:
+        seen.append(picture.axes(*size))
+        return seen[-1]
+
+    monkeypatch.setattr(curves, "axes", axes)
+    curves.write_curves(Run.open(runs[task]))
+    score = {"multilabel": "F1", "regression": "R²", "ordinal": "quadratic kappa"}[task]
+    loss = "loss" if task == "regression" else "loss (nats)"  # the squared error of standardized numbers has no unit
+    assert [axis.get_ylabel() for axis in seen[0][1]] == [loss, f"validation {score}"]
 
 
 def test_a_separator_makes_labels_several(tmp_path: Path):
@@ -273,11 +291,10 @@ def test_a_study_compares_arms_by_the_score_of_the_task(task: str, tables: dict[
         assert [true for true, _ in tuned["points"]] == pytest.approx(held_out, rel=1e-5)
     if task == "multilabel":
         assert set(results["arms"][1]["types"]) == set(TOPICS)
-        by_label = page.partition("<h2>F1 by label</h2>")[2].partition("</table>")[0]  # a row for each label, however many
+        _, _, below = page.partition("<h2>F1 by label</h2>")
         tested = results["data"]["labels"]["test"]
-        assert re.findall(r'scope="row"><bdi>(\w+)</bdi></th><td class="n">(\d+)', by_label) == [
-            (topic, str(tested[topic])) for topic in sorted(TOPICS)
-        ]
+        rows = re.findall(r'scope="row"><bdi>(\w+)</bdi></th><td class="n">(\d+)', below.partition("</table>")[0])
+        assert rows == [(topic, str(tested[topic])) for topic in sorted(TOPICS)]
     assert (results["task"], set(scores)) == (task, {"constant", "tfidf", "scratch", "frozen", "full", "hybrid"})
     assert scores["tfidf"] > scores["constant"] + 0.2
     assert scores["frozen"] > scores["constant"]
