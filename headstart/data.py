@@ -46,7 +46,7 @@ class LabelledConfig(ReadConfig):
     any_labels: bool = False  # labels that look like numbers, ids or lists are accepted as classes, not rejected
     # What is predicted: classify (one class), multilabel, regression (a number), ordinal (ordered classes), tag (a tag per word); auto: found in the rows.
     task: Literal["auto", Task] = "auto"
-    label_separator: str | None = None  # of several labels in one cell; None: found
+    label_separator: str | None = Field(None, min_length=1)  # of several labels in one cell; None: found
     valid_fraction: float = Field(0.2, gt=0, lt=1)  # of what is not test
     test_fraction: float = Field(0.2, ge=0, lt=1)
     split_seed: int = 0

@@ -81,15 +81,9 @@ def fit_regression(
 
     Without `cs` nothing is chosen, and no rows are held out.
     """
-    from sklearn.linear_model import LogisticRegression, Ridge
 
     def unfitted(c: float) -> Any:
-        if TARGETS[task].numeric:
-            return Ridge(1 / c, fit_intercept=intercept)
-        if task == "ordinal":
-            return CumulativeLogit(c, classes)
-        logistic = LogisticRegression(C=c, max_iter=1000, class_weight=importance, fit_intercept=intercept)
-        return OnePerLabel(logistic) if task == "multilabel" else logistic
+        return linear_model(task, c, classes, importance, intercept)
 
     chosen, hits = usual, held_out_hits(unfitted(usual), train, valid) if cs else np.zeros(0)
     if len(hits):
@@ -98,6 +92,25 @@ def fit_regression(
         if clearly_better(tried[best], hits):
             chosen, hits = best, tried[best]
     return Regression(chosen, unfitted(chosen).fit(*train), hits)
+
+
+def linear_model(
+    task: Task,
+    c: float,
+    classes: int,
+    importance: Mapping[Any, float] | None = None,
+    intercept: bool = True,
+    most_steps: int = 1000,
+) -> Any:
+    """The linear model of a task, not yet fitted."""
+    from sklearn.linear_model import LogisticRegression, Ridge
+
+    if TARGETS[task].numeric:
+        return Ridge(1 / c, fit_intercept=intercept)
+    if task == "ordinal":
+        return CumulativeLogit(c, classes)
+    logistic = LogisticRegression(C=c, max_iter=most_steps, class_weight=importance, fit_intercept=intercept)
+    return OnePerLabel(logistic) if task == "multilabel" else logistic
 
 
 class OnePerLabel:

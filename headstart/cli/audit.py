@@ -44,7 +44,7 @@ def audit(given: Given) -> None:
     write_file(out, found.as_csv().encode())
     show_notes(found.notes, quiet)
     if given["--json"]:
-        show_json({**found.model_dump(mode="json"), "file": str(out)})
+        show_json({**found.record(), "file": str(out)})
     else:
         _show(found, out)
 
@@ -72,11 +72,12 @@ def _show(found: Audit, out: Path) -> None:
         show(f"{counted(found.held_out, 'test row', 'was', 'were')} held out and not looked at")
     if not found.suspects:
         return
-    pairs = Counter((each.label, each.suggested) for each in found.suspects).most_common(5)
-    show("label → suggested: " + ", ".join(f"{a} → {b} {count}" for (a, b), count in pairs))
+    if found.measure == "confidence":  # of numbers, each pair is another
+        pairs = Counter((each.label, each.suggested) for each in found.suspects).most_common(5)
+        show("label → suggested: " + ", ".join(f"{a} → {b} {count}" for (a, b), count in pairs))
     show()
     rows = [
-        [str(each.row), each.label, each.suggested, f"{each.confidence:.2f}", each.votes, shortened(each.text, 80)]
+        [str(each.row), each.label, each.suggested, f"{each.surety:.2f}", each.votes, shortened(each.text, 80)]
         for each in found.suspects[:SHOWN]
     ]
-    show_table(["row", "label", "suggested", "confidence", "votes", "text"], rows, right=(0, 3, 4))
+    show_table(["row", "label", "suggested", found.measure, "votes", "text"], rows, right=(0, 3, 4))

@@ -16,7 +16,8 @@ from headstart.text.stretches import StreamedTexts
 
 COMPRESSED = 8_000_000  # bytes of text that xz is given; more takes minutes
 FEWEST = 3  # points; fewer are no curve
-SCORES = {"accuracy": "validation accuracy"}  # drawn beside the loss, where logged
+# The first that is logged is drawn beside the loss: the leading score of the task.
+SCORES = {"kappa": "quadratic kappa", "r2": "R²", "f1": "F1", "accuracy": "accuracy"}
 
 
 def log_records(run: Run) -> list[dict[str, Any]]:
@@ -37,17 +38,16 @@ def write_curves(run: Run) -> None:
     trained, evaluated = curve(records, "train", "loss"), curve(records, "valid", "loss")
     if max(len(trained[0]), len(evaluated[0])) < FEWEST:
         return
-    scores = {name: curve(records, "valid", score) for score, name in SCORES.items()}
-    scores = {name: found for name, found in scores.items() if found[0]}
-    figure, (left, *others) = axes(1 + len(scores), 4.5 * (1 + len(scores)), 3.6)
+    leading = [score for score in SCORES if curve(records, "valid", score)[0]][:1]
+    figure, (left, *others) = axes(1 + len(leading), 4.5 * (1 + len(leading)), 3.6)
     pairs = getattr(run.config, "objective", None) == "contrastive"  # two losses, of two units
     left.plot(*trained, alpha=0.4, linewidth=1, label="training (squared error of cosines)" if pairs else "training")
     left.plot(*evaluated, marker="o", markersize=3, label="validation (nats)" if pairs else "validation")
-    left.set(xlabel="step", ylabel="loss" if pairs else "loss (nats)")
+    left.set(xlabel="step", ylabel="loss" if pairs or leading == ["r2"] else "loss (nats)")  # of numbers it is squared
     left.legend()
-    for axis, (name, found) in zip(others, scores.items(), strict=True):
-        axis.plot(*found, marker="o", markersize=3)
-        axis.set(xlabel="step", ylabel=name)
+    for axis, score in zip(others, leading, strict=True):
+        axis.plot(*curve(records, "valid", score), marker="o", markersize=3)
+        axis.set(xlabel="step", ylabel=f"validation {SCORES[score]}")
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=120)
     write_file(run.path / "curves.png", drawn.getvalue())

@@ -156,10 +156,10 @@ NOTHING = "–"
 def percent(share: float | None) -> str:
     """A score in percent, without the sign.
 
-    >>> percent(0.7512), percent(None)
-    ('75.1', '–')
+    >>> percent(0.7512), percent(-0.05), percent(-0.0001), percent(None)
+    ('75.1', '−5.0', '0.0', '–')
     """
-    return NOTHING if share is None else f"{100 * share:.1f}".replace("-", "−")
+    return NOTHING if share is None else f"{round(100 * share, 1) + 0.0:.1f}".replace("-", "−")
 
 
 def points(share: float) -> str:

@@ -112,6 +112,18 @@ class Labels(Target):
     def written(self, answer: Any) -> list[str]:
         return [name for name, there in zip(self.names, answer, strict=True) if there]
 
+    def cell(self, answer: Any, like: str) -> str:
+        """With the separator between labels; a JSON list where there is none, or where the other cell is one.
+
+        >>> both = [1, 1]
+        >>> Labels(("a", "b"), "|").cell(both, like="a"), Labels(("a", "b"), "|").cell([0, 0], like="a"), Labels(("a", "b")).cell(both, like="a")
+        ('a|b', '[]', '["a", "b"]')
+        """
+        names = self.written(answer)
+        if names and self.separator and not like.lstrip().startswith("["):
+            return self.separator.join(names)
+        return json.dumps(names, ensure_ascii=False)
+
     def answer_of(self, written: Any) -> Any:
         if not isinstance(written, list) or set(written) - set(self.names):
             raise ValueError("labels that are not known")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -75,6 +76,15 @@ class Numbers(Target):
 
     def written(self, answer: Any) -> float:
         return float(answer) * self.spread + self.mean
+
+    def cell(self, answer: Any, like: str) -> str:
+        """With as many decimals as the other cell.
+
+        >>> [Numbers(0.0, 1.0).cell(3.14159, like=cell) for cell in ("2,5", "2", "1e-3")]
+        ['3.1', '3', '3.142']
+        """
+        exponent = Decimal(like.strip().replace(",", ".", 1)).as_tuple().exponent
+        return f"{self.written(answer):.{max(0, -int(exponent))}f}"
 
     def answer_of(self, written: Any) -> float:
         return (float(written) - self.mean) / self.spread

@@ -99,6 +99,10 @@ class Target(ABC):
 
     # What follows has a default, for targets that have nothing to add.
 
+    def cell(self, answer: Any, like: str) -> str:
+        """An encoded label or answer as a table has it, in the form of another cell."""
+        return str(self.written(answer))
+
     @property
     def measures(self) -> Sequence[str]:
         """The keys of the scores that these labels have, out of `titles`."""

@@ -105,7 +105,7 @@ def _are_amounts(numbers: Sequence[float], rows: int) -> bool:
 
 
 def _lists(names: Sequence[str]) -> tuple[list[str], str] | None:
-    """Labels that are made of others, two at the least, by one separator, and that; or written as lists."""
+    """Labels that are made of others by one separator, and that; two at the least by a comma, which may be part of a name. Or labels written as lists."""
     bracketed = [name for name in names if re.fullmatch(r"\s*[\[{(].*[\])}]\s*", name)]
     if len(bracketed) > 1 and 2 * len(bracketed) >= len(names):
         return bracketed, ""
@@ -114,7 +114,7 @@ def _lists(names: Sequence[str]) -> tuple[list[str], str] | None:
         uses = Counter(part for of_one in parts.values() for part in set(of_one))
         joined = [name for name, of_one in parts.items() if len(of_one) > 1]
         made_of_others = [name for name in joined if all(uses[part] > 1 for part in parts[name])]
-        if len(made_of_others) > 1 and 2 * len(made_of_others) >= len(joined):
+        if len(made_of_others) > (separator == ",") and 2 * len(made_of_others) >= len(joined):
             return made_of_others, separator
     return None
 

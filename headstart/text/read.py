@@ -104,7 +104,7 @@ def read_labelled(
         )
     header = header_of(files[0], reading)
     texts = text_columns(files[0], header, text_column, reading)
-    labels = _label_columns(files[0], header, label_column, texts, reading)
+    labels = label_columns(files[0], header, label_column, texts, reading)
     examples = [
         Example(
             text_of(cells[: len(texts)]),
@@ -131,7 +131,7 @@ def text_columns(path: Path, header: Header, given: str | None, reading: Reading
     return found
 
 
-def _label_columns(
+def label_columns(
     path: Path, header: Header, given: str | None, texts: Sequence[Wanted], reading: Reading
 ) -> list[Wanted]:
     """The column of the label; or several of 0 and 1, one for each label: named with commas, or all that hold nothing else."""
@@ -258,7 +258,7 @@ def _has_labels(path: Path, reading: Reading) -> bool:
         return False
     header = header_of(table, reading)
     one = bool(find_column(header, (None, LABEL_COLUMNS, FLAG)))
-    return one or len(_label_columns(table, header, None, wanted_texts(header, None, TEXT_COLUMNS), reading)) > 1
+    return one or len(label_columns(table, header, None, wanted_texts(header, None, TEXT_COLUMNS), reading)) > 1
 
 
 def _tidied(path: Path, examples: list[Example], reading: Reading, known: Sequence[str]) -> list[Example]:

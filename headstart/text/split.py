@@ -15,7 +15,7 @@ from typing import TypedDict, TypeVar
 import numpy as np
 
 from headstart.data import CorpusConfig, LabelledConfig, Task
-from headstart.errors import DataError, did_you_mean
+from headstart.errors import ConfigError, DataError, did_you_mean
 from headstart.targets.classes import Classes
 from headstart.targets.tags import Tags
 from headstart.targets.target import Target
@@ -247,9 +247,11 @@ def _with_held_out(target: Tags, valid: Sequence[Example], test: Sequence[Exampl
 
 def _task_of(cfg: LabelledConfig, rows: Sequence[Example], reading: Reading) -> tuple[Task, str]:
     """The task that the settings name, or that the training labels show; and the separator of several labels."""
+    counts = Counter(e.label for e in rows if not is_blank(e.label))
+    if cfg.label_separator is not None:
+        return "multilabel", _given_separator(cfg, cfg.label_separator, list(counts))
     if cfg.task == "tag" or (cfg.task == "auto" and is_tagged(cfg.train, cfg.text_column, cfg.label_column, reading)):
         return "tag", ""
-    counts = Counter(e.label for e in rows if not is_blank(e.label))
     found, separator = found_task(counts, label_column_of(cfg.train, cfg.label_column, reading))
     if cfg.task == "auto" and not cfg.any_labels and found == "classify" and (why := not_classes(counts)):
         raise DataError(
@@ -258,7 +260,22 @@ def _task_of(cfg: LabelledConfig, rows: Sequence[Example], reading: Reading) -> 
             "DATA_LABEL",
         )
     task: Task = ("classify" if cfg.any_labels else found) if cfg.task == "auto" else cfg.task
-    return task, cfg.label_separator if cfg.label_separator is not None else separator
+    return task, separator
+
+
+def _given_separator(cfg: LabelledConfig, separator: str, labels: Sequence[str]) -> str:
+    """The separator that was given, which stands for several labels; refused where it has no effect."""
+    if cfg.task not in ("auto", "multilabel"):
+        raise ConfigError(
+            f"--label-separator is for several labels in one cell; --task {cfg.task} has one. Leave out one of the two."
+        )
+    if not any(separator in label for label in labels if not label.lstrip().startswith("[")):
+        raise DataError(
+            f"{cfg.train}: no label holds the separator '{separator}'. The labels are {', '.join(map(repr, labels[:3]))}"
+            f"{', ...' * (len(labels) > 3)}.",
+            "DATA_LABEL",
+        )
+    return separator
 
 
 def must_be_readable(path: str, rows: Sequence[Example], task: Task, separator: str) -> None:

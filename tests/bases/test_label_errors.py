@@ -10,9 +10,22 @@ from numpy.testing import assert_allclose
 from scipy.optimize import check_grad
 
 from headstart.bases import label_errors
-from headstart.bases.label_errors import Floats, Ints, audited, confident_errors, pool_weights, pooled
-from headstart.bases.out_of_fold import fold_numbers, out_of_fold, probe_model, tfidf_model
+from headstart.bases.label_errors import (
+    Floats,
+    Ints,
+    audited,
+    audited_labels,
+    audited_numbers,
+    confident_errors,
+    pool_weights,
+    pooled,
+)
+from headstart.bases.out_of_fold import fold_numbers, misfit, out_of_fold, probe_model, tfidf_model
+from headstart.targets.classes import Classes
+from headstart.targets.labels import Labels
+from headstart.targets.numbers import Numbers
 
+TWO = Classes(("no", "yes"))
 GOOD, BAD = ("lovely", "warm", "bright", "clever"), ("awful", "cold", "dull", "stupid")
 
 
@@ -98,10 +111,63 @@ def test_only_judged_rows_are_flagged_and_votes_are_counted() -> None:
     assert found.votes[i] == sum(int(model[i].argmax() == found.suggested[i]) for model in models)
 
 
+def test_a_class_that_is_predicted_with_less_confidence_is_not_suspected_more() -> None:
+    probabilities = np.array([[0.9, 0.1]] * 20 + [[0.4, 0.6]] * 20 + [[0.55, 0.45], [0.45, 0.55]])
+    labels = np.array([0] * 20 + [1] * 20 + [1, 0])
+    found = audited(probabilities[None, None], labels)
+    assert found.margin[41] > found.margin[40]  # equally far from their labels, but 0.55 is much for class 1
+
+
 def test_a_model_cannot_forbid_a_class() -> None:
     found = pooled(np.array([[[1.0, 0.0]], [[0.0, 1.0]]]), np.array([1.0, 1.0]))
     assert_allclose(found, [[0.5, 0.5]])
     assert label_errors.LEAST > 0
+
+
+def several(rows: int = 600) -> tuple[Floats, Floats, Floats]:
+    """Two models of three labels, one of them rare, (M, 1, N, L); labels of which every twentieth is flipped; the right ones."""
+    rng = np.random.default_rng(0)
+    truth = (rng.random((rows, 3)) < [0.5, 0.3, 0.05]).astype(float)
+    labels = np.where(rng.random(truth.shape) < 0.05, 1 - truth, truth)
+    logits = np.stack([rng.normal(size=truth.shape) + strength * (2 * truth - 1) for strength in (3.0, 0.3)])
+    return (1 / (1 + np.exp(-logits)))[:, None], labels, truth
+
+
+def test_of_several_labels_each_is_judged_as_if_it_were_alone() -> None:
+    models, labels, truth = several()
+    found = audited_labels(models, labels, np.ones(3, dtype=bool))
+    for i in range(3):
+        alone = audited(np.stack([1 - models[..., i], models[..., i]], axis=-1), labels[:, i].astype(int))
+        assert set(np.flatnonzero(found.suggested[:, i] != labels[:, i])) == set(alone.flagged)
+    changed = (found.suggested != labels).any(1)
+    assert sorted(found.flagged) == np.flatnonzero(changed).tolist()
+    assert (np.diff(found.margin[found.flagged]) <= 0).all()
+    assert (found.suggested[found.flagged] == truth[found.flagged]).all(1).mean() > 0.8
+    assert (found.confidence[found.flagged] > 0.5).all()
+
+
+def test_a_label_that_is_not_judged_stays_as_it_is() -> None:
+    models, labels, _ = several()
+    found = audited_labels(models, labels, np.array([True, False, True]))
+    assert (found.suggested[:, 1] == labels[:, 1]).all()
+    assert len(audited_labels(models, labels, np.zeros(3, dtype=bool)).flagged) == 0
+
+
+def test_numbers_far_from_what_is_expected_are_found_and_normal_errors_are_not() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=800)
+    models = np.stack([truth + rng.normal(size=800) * size for size in (0.3, 2.0)])[:, None]
+    assert len(audited_numbers(models, truth).flagged) <= 2
+    wrong = rng.choice(800, 40, replace=False)
+    given = truth.copy()
+    given[wrong] += 5.0 * np.sign(rng.normal(size=40))
+    found = audited_numbers(models, given)
+    assert set(wrong) <= set(found.flagged.tolist())
+    assert len(found.flagged) <= 43
+    assert np.abs(found.suggested[wrong] - truth[wrong]).mean() < 0.5
+    assert found.weights[0] > 5 * found.weights[1] >= 0
+    assert (np.diff(found.margin[found.flagged]) <= 0).all()
+    assert (found.votes[wrong] >= 1).all()
 
 
 # --- out of fold
@@ -134,7 +200,7 @@ def test_the_label_of_a_row_does_not_touch_its_own_probabilities(texts: list[str
     fold = np.flatnonzero(folds == folds[7])
 
     def probabilities(of: Ints) -> Floats:
-        model = tfidf_model(texts, of, 2) if kind == "tfidf" else probe_model(vectors, of, 2)
+        model = tfidf_model(texts, TWO, of) if kind == "tfidf" else probe_model(vectors, TWO, of)
         return next(iter(model(np.flatnonzero(folds != folds[7]), fold).values()))
 
     changed = labels.copy()
@@ -144,5 +210,18 @@ def test_the_label_of_a_row_does_not_touch_its_own_probabilities(texts: list[str
 
 def test_the_setting_is_kept_that_makes_the_labels_most_probable(labels: Ints) -> None:
     right, wrong = np.eye(2)[labels] * 0.8 + 0.1, np.eye(2)[1 - labels] * 0.8 + 0.1
-    found = out_of_fold(lambda train, test: {"a": wrong[test], "b": right[test]}, labels, 2, np.arange(120) % 5)
+    found = out_of_fold(lambda train, test: {"a": wrong[test], "b": right[test]}, TWO, labels, np.arange(120) % 5)
     assert_allclose(found, right)
+
+
+@pytest.mark.parametrize(
+    ("target", "truth", "good", "bad"),
+    [
+        (Classes(("a", "b", "c")), np.array([0, 2]), [[0.8, 0.1, 0.1], [0.1, 0.1, 0.8]], [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1]]),
+        (Labels(("a", "b")), np.array([[0, 1], [1, 1.0]]), [[0.1, 0.9], [0.9, 0.9]], [[0.9, 0.9], [0.9, 0.9]]),
+        (Numbers(0.0, 1.0), np.array([1.0, -1.0]), [[0.9], [-1.0]], [[0.9], [1.0]]),
+    ],
+    ids=["classes", "labels", "numbers"],
+)  # fmt: skip
+def test_outputs_that_are_closer_to_the_labels_fit_better(target, truth, good, bad) -> None:
+    assert misfit(target, truth, np.array(good)) < misfit(target, truth, np.array(bad))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from typer.testing import CliRunner
 from headstart.cli import app
 from headstart.data import LabelledConfig
 from headstart.errors import DataError
+from headstart.jobs import curves
+from headstart.runs.run import Run
+from headstart.show import picture
 from headstart.show.attribution import Attribution
 from headstart.text.split import draw, split_labelled
 from headstart.use.inspect import Inspector
@@ -69,6 +73,36 @@ def runs(tables: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> di
 
 def predictions(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "predictions.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("doubt", [["--coverage", "0.9"], ["--abstain-below", "0.5"]], ids=lambda words: words[0])
+@pytest.mark.parametrize("task", TASKS)
+def test_label_sets_and_abstaining_are_refused_for_other_tasks(task: str, doubt: list[str], runs: dict[str, Path]):
+    done = CliRunner().invoke(app, ["predict", str(runs[task]), "we came", *doubt])
+    assert done.exit_code == 5, done.output
+    assert f"for one class per text; the task of this model is {task}" in done.stderr
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_curves_show_the_leading_score_of_the_task(task: str, runs: dict[str, Path], monkeypatch):
+    seen: list[Any] = []
+
+    def axes(*size: float) -> Any:
+        seen.append(picture.axes(*size))
+        return seen[-1]
+
+    monkeypatch.setattr(curves, "axes", axes)
+    curves.write_curves(Run.open(runs[task]))
+    score = {"multilabel": "F1", "regression": "R²", "ordinal": "quadratic kappa"}[task]
+    loss = "loss" if task == "regression" else "loss (nats)"  # the squared error of standardized numbers has no unit
+    assert [axis.get_ylabel() for axis in seen[0][1]] == [loss, f"validation {score}"]
+
+
+def test_a_separator_makes_labels_several(tmp_path: Path):
+    rows = [(f"we came {i}", ("food/price", "food", "price/staff", "staff")[i % 4]) for i in range(40)]
+    table = write(tmp_path / "rows.csv", "labels", rows)
+    found = split_labelled(LabelledConfig(train=table, label_separator="/")).target
+    assert (found.task, found.names) == ("multilabel", ("food", "price", "staff"))
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -257,6 +291,10 @@ def test_a_study_compares_arms_by_the_score_of_the_task(task: str, tables: dict[
         assert [true for true, _ in tuned["points"]] == pytest.approx(held_out, rel=1e-5)
     if task == "multilabel":
         assert set(results["arms"][1]["types"]) == set(TOPICS)
+        _, _, below = page.partition("<h2>F1 by label</h2>")
+        tested = results["data"]["labels"]["test"]
+        rows = re.findall(r'scope="row"><bdi>(\w+)</bdi></th><td class="n">(\d+)', below.partition("</table>")[0])
+        assert rows == [(topic, str(tested[topic])) for topic in sorted(TOPICS)]
     assert (results["task"], set(scores)) == (task, {"constant", "tfidf", "scratch", "frozen", "full", "hybrid"})
     assert scores["tfidf"] > scores["constant"] + 0.2
     assert scores["frozen"] > scores["constant"]

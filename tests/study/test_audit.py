@@ -123,11 +123,104 @@ def test_a_table_that_does_not_fit_the_data_changes_nothing(table: Path, tmp_pat
 
 def test_a_text_that_a_spreadsheet_would_compute_is_escaped_and_still_known(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("text,label\n=1+2,a\nb,a\n")
-    suspect = Suspect(row=1, text="=1+2", label="a", suggested="b", confidence=1.0, votes="1/1")
-    found = Audit(rows=2, held_out=0, models={}, suspects=(suspect,), notes=()).as_csv()
+    suspect = Suspect(row=1, text="=1+2", label="a", suggested="b", surety=1.0, votes="1/1")
+    found = Audit(measure="confidence", rows=2, held_out=0, models={}, suspects=(suspect,), notes=()).as_csv()
     assert "\n1,'=1+2,a,b" in found
     (tmp_path / "suspects.csv").write_text(found)
     assert corrected(LabelledConfig(train=str(tmp_path / "rows.csv")), tmp_path / "suspects.csv").changed == 1
+
+
+def several_of(number: int) -> list[str]:
+    return [name for name, there in (("good", number % 2), ("late", number % 3 == 0)) if there]
+
+
+def written(form: str, path: Path) -> Path:
+    """240 rows with two labels that two words decide, in one of the forms that a table may have; row 7 has one label too many, row 12 one too few."""
+    lines = []
+    for i in range(1, 241):
+        names = several_of(i)
+        text = f"film {i} was {(GOOD if i % 2 else BAD)[i // 2 % 4]} and {'delayed' if i % 3 == 0 else 'early'}"
+        names = ["good", "late"] if i == 7 else [] if i == 12 else names
+        lines.append((text, names))
+    match form:
+        case "separator":
+            rows = [f'"{text}",{"|".join(names)}' for text, names in lines]
+            path.write_text("\n".join(["text,labels", *rows]) + "\n")
+        case "columns":
+            rows = [f"{text},{int('good' in names)},x,{int('late' in names)}" for text, names in lines]
+            path.write_text("\n".join(["text,good,note,late", *rows]) + "\n")
+        case _:
+            path = path.with_suffix(".jsonl")
+            path.write_text("".join(json.dumps({"text": text, "labels": names}) + "\n" for text, names in lines))
+    return path
+
+
+@pytest.mark.parametrize("form", ["separator", "columns", "list"])
+def test_labels_too_many_and_too_few_are_found_and_corrected(form: str, base: Path, tmp_path: Path) -> None:
+    table, suspects, out = written(form, tmp_path / "rows.csv"), tmp_path / "suspects.csv", tmp_path / "out.csv"
+    words = [str(table), "--base", str(base), "--test", "later.csv"]
+    found = json.loads(audited(*words, "--out", str(suspects), "--json").stdout)["suspects"]
+    assert {each["row"] for each in found[:2]} == {7, 12}
+    with suspects.open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["row", "text", "label", "suggested"], extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(found[:2])
+    done = audited(*words, "--apply", str(suspects), "--out", str(out), "--json")
+    assert json.loads(done.stdout)["changed"] == 2, done.output
+    again = split_labelled(parse(LabelledConfig, {"train": str(out), "test": str(out)})).test
+    target = split_labelled(parse(LabelledConfig, {"train": str(out)})).target
+    assert [target.names_in(row.label) for row in again] == [several_of(i) for i in range(1, 241)]
+
+
+def test_a_suggested_label_without_a_column_is_refused(tmp_path: Path) -> None:
+    table = written("columns", tmp_path / "rows.csv")
+    (tmp_path / "suspects.csv").write_text(
+        f'row,text,label,suggested\n1,{rows_of(table)[0]["text"]},"[""good""]","[""fine""]"\n'
+    )
+    with pytest.raises(DataError, match="has the label 'fine', for which there is no column"):
+        corrected(LabelledConfig(train=str(table)), tmp_path / "suspects.csv")
+
+
+def test_numbers_far_from_what_is_expected_are_listed_with_their_deviation(base: Path, tmp_path: Path) -> None:
+    worth = {word: 2.5 + i for i, word in enumerate((*BAD, *GOOD))}
+    lines = ["text,price"]
+    for i in range(1, 241):
+        word = (GOOD if i % 2 else BAD)[i // 2 % 4]
+        lines.append(f"film {i} was {word} all in all,{99.5 if i == 9 else worth[word] + i % 3 / 10}")
+    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
+    words = [str(tmp_path / "rows.csv"), "--label-column", "price", "--task", "regression", "--base", str(base)]
+    words += ["--test", "later.csv", "--out", str(tmp_path / "suspects.csv")]
+    found = json.loads(audited(*words, "--json").stdout)["suspects"]
+    assert (found[0]["row"], found[0]["label"]) == (9, "99.5")
+    assert abs(float(found[0]["suggested"]) - worth[GOOD[0]]) < 2
+    assert found[0]["deviation"] > 10
+    assert rows_of(tmp_path / "suspects.csv")[0]["deviation"] == f"{found[0]['deviation']:.4f}"
+    done = audited(*words[:-2], "--apply", str(tmp_path / "suspects.csv"), "--out", str(tmp_path / "out.csv"))
+    assert done.exit_code == 0, done.output
+    assert rows_of(tmp_path / "out.csv")[8]["price"] == found[0]["suggested"]
+
+
+def test_pairs_are_audited_and_corrected(base: Path, tmp_path: Path) -> None:
+    lines = ["premise,hypothesis,label"]
+    for i in range(1, 241):
+        text, label = f"film {i} was {(GOOD if i % 2 else BAD)[i // 2 % 4]},all in all", bool(i % 2) != (i in FLIPPED)
+        lines.append(f"{text},{'yes' if label else 'no'}")
+    table = tmp_path / "pairs.csv"
+    table.write_text("\n".join(lines) + "\n")
+    words = [str(table), "--base", str(base), "--test", "later.csv"]
+    found = json.loads(audited(*words, "--out", str(tmp_path / "suspects.csv"), "--json").stdout)["suspects"]
+    assert len({each["row"] for each in found} & set(FLIPPED)) >= 4
+    done = audited(*words, "--apply", str(tmp_path / "suspects.csv"), "--out", str(tmp_path / "out.csv"))
+    assert done.exit_code == 0, done.output
+    assert rows_of(tmp_path / "out.csv")[40] == {**rows_of(table)[40], "label": "yes"}
+
+
+def test_tags_of_words_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "names.conll").write_text("\n".join(f"Ada{i} B-PER\nleft O\n" for i in range(40)))
+    said = audited(str(tmp_path / "names.conll"), "--base", "gpt").stderr
+    assert (
+        "the task of these labels is tag; this command takes classify, multilabel, regression and ordinal only" in said
+    )
 
 
 def test_a_label_of_one_text_is_not_judged(table: Path, base: Path) -> None:
