@@ -11,7 +11,7 @@ paired difference (Breiman and others, 1984).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -167,25 +167,43 @@ def _held_out_quality(model: Any, train: Rows, valid: Rows | None) -> Hits:
 
 
 def held_out_hits(model: Any, train: Rows, valid: Rows | None) -> Hits:
-    """How well `model` does on held-out rows: validation rows if there are ENOUGH, otherwise each training row."""
+    """Whether `model` is right on held-out rows: validation rows if there are ENOUGH, otherwise each training row."""
+    return _held_out(model, train, valid, _right)
+
+
+def held_out_likelihood(model: Any, train: Rows, valid: Rows | None) -> Hits:
+    """The same by the log-probability of the right class: of many models, the best is chosen with less noise."""
+    return _held_out(model, train, valid, _log_probability)
+
+
+def _right(model: Any, rows: Any, target: NDArray[Any]) -> Hits:
+    return np.asarray(model.predict(rows) == target)
+
+
+def _log_probability(model: Any, rows: Any, target: NDArray[Any]) -> Hits:
+    right = model.classes_[None] == target[:, None]  # a class that no training row has is given no probability
+    return np.log(np.maximum((model.predict_proba(rows) * right).sum(1), 1e-6))
+
+
+def _held_out(model: Any, train: Rows, valid: Rows | None, judge: Callable[[Any, Any, NDArray[Any]], Hits]) -> Hits:
     from sklearn import config_context
     from sklearn.model_selection import StratifiedKFold
 
     if not hasattr(model, "predict_proba"):
         return _held_out_quality(model, train, valid)
     if valid and len(valid[1]) >= ENOUGH:
-        return np.asarray(model.fit(*train).predict(valid[0]) == np.asarray(valid[1]))
+        return judge(model.fit(*train), valid[0], np.asarray(valid[1]))
     rows, target = train[0], np.asarray(train[1])
     rarest = int(np.unique(target, return_counts=True)[1].min())
     if rarest < 2:
-        return np.zeros(0, dtype=bool)
+        return np.zeros(0)
     folds = StratifiedKFold(min(FOLDS, rarest), shuffle=True, random_state=0)
-    hits = np.zeros(len(target), dtype=bool)
+    found = np.zeros(len(target))
     with warnings.catch_warnings(), config_context(skip_parameter_validation=True):
         warnings.simplefilter("ignore")  # of slow convergence: this only chooses
         for fitted, held_out in folds.split(target, target):
-            hits[held_out] = model.fit(rows[fitted], target[fitted]).predict(rows[held_out]) == target[held_out]
-    return hits
+            found[held_out] = judge(model.fit(rows[fitted], target[fitted]), rows[held_out], target[held_out])
+    return found
 
 
 def clearly_better(a: Hits, b: Hits, errors: float = 1.0) -> bool:

@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.bases.regression import Regression, Standard, clearly_better, fit_regression
+from headstart.bases.regression import (
+    Hits,
+    Regression,
+    Rows,
+    Standard,
+    clearly_better,
+    fit_regression,
+    held_out_likelihood,
+    linear_model,
+)
 from headstart.errors import ConfigError
 from headstart.hub.packs import get_pack
 from headstart.prompts import prompts_for
@@ -124,11 +133,19 @@ def fit_parts(
 
     It is given numbers for classes: scikit-learn does not find the weight of a class whose name is a numeral.
     """
+    train, valid = _labelled(data, rows)
+    return fit_regression(train, valid, cs, usual, importance, task=data.target.task, classes=len(data.labels))
+
+
+def likelihood(data: Labelled, rows: Mapping[str, Any], c: float, importance: Mapping[int, float]) -> Hits:
+    """The log-probability of the label of each held-out row, by such a regression."""
+    return held_out_likelihood(linear_model(data.target.task, c, len(data.labels), importance), *_labelled(data, rows))
+
+
+def _labelled(data: Labelled, rows: Mapping[str, Any]) -> tuple[Rows, Rows | None]:
+    """The features of the training rows and of the validation rows, with their labels."""
     train, valid = (data.target.encode([e.label for e in part]) for part in (data.train, data.valid))
-    held_out = (rows["valid"], valid) if len(valid) else None
-    return fit_regression(
-        (rows["train"], train), held_out, cs, usual, importance, task=data.target.task, classes=len(data.labels)
-    )
+    return (rows["train"], train), (rows["valid"], valid) if len(valid) else None
 
 
 def decided(data: Labelled, found: Regression, rows: Mapping[str, Any]) -> tuple[Target, Outputs]:

@@ -36,7 +36,7 @@ TFIDF = (
     1.6e-3,
     5e-4,
 )  # seconds: at least, for each row with cross-validation, and with validation rows to choose on
-STATIC, HYBRID = 3, 8  # times as long as TF-IDF: two weightings of dense rows, or six regressions on both
+STATIC, HYBRID = 3, 12  # times as long as TF-IDF: two weightings of dense rows, or five shares of both
 HEAD_STEP = 2e-3  # seconds of a step of a head alone
 STARTED = 5.0  # seconds until a process of its own has imported everything
 TEMPLATES = 2  # of a family of labels, for most

@@ -4,7 +4,7 @@ Both are arms for comparison: they write what they predict of the test rows, as 
 
 hybrid: the TF-IDF vector of a text, of length 1, beside what the frozen base makes of it, standardized and divided by the
 root of its width, so that it has the length 1 on average. The two are weighted so that a row has the length 1 whatever the share of
-the base in it, and one C suits all shares. The share is chosen as C is.
+the base in it, and one C suits all shares. Share and C are those that make the labels of held-out rows most likely.
 
 stack: the scores of the tuned model and of TF-IDF, both trained on the training rows, in a log-linear pool (Genest and
 Zidek, 1986): p(c) is proportional to p1(c)^a p2(c)^b. The exponents are fitted to the validation rows by a conditional logistic
@@ -25,17 +25,17 @@ from scipy.optimize import minimize
 from scipy.sparse import hstack
 from scipy.special import logsumexp
 
-from headstart.bases.regression import Regression, Standard, clearly_better
+from headstart.bases.regression import Regression, Standard
 from headstart.errors import ModelError
 from headstart.study.baseline import Baseline
-from headstart.study.baselines import CS, decided, fit_parts, fit_tfidf, tfidf_rows, write_cell
+from headstart.study.baselines import CS, USUAL_C, decided, fit_parts, fit_tfidf, likelihood, tfidf_rows, write_cell
 from headstart.study.pair_features import pair_vectors, sides_of
 from headstart.study.plan import RATES, Cell, StudyConfig, finetuning
 from headstart.study.taken import read_predictions
 from headstart.text.read import Example
 from headstart.text.split import Labelled, draw, split_labelled
 
-USUAL_SHARE, SHARES = 0.5, (0.1, 0.9)  # of the base in the squared length of a row; the others that are tried
+USUAL_SHARE, SHARES = 0.5, (0.1, 0.3, 0.5, 0.7, 0.9)  # of the base in the squared length of a row; those that are tried
 VALID_PREDICTIONS = "valid_predictions.jsonl"  # of a fine-tuned cell
 PENALTY = 1.0  # on the squared distance of an exponent from 1/2
 SMALLEST = 1e-6  # probability
@@ -121,13 +121,14 @@ def fit_hybrid(
             for name, part in words.items()
         }
 
-    best = USUAL_SHARE, fit_parts(data, rows := joined(USUAL_SHARE), cs, importance=importance), rows
-    usual = best[1]
-    for share in SHARES if len(usual.hits) else ():
-        found = fit_parts(data, rows := joined(share), (usual.c,), usual.c, importance)
-        if clearly_better(found.hits, usual.hits) and found.hits.mean() > best[1].hits.mean():
-            best = share, found, rows
-    return best
+    likely: dict[tuple[float, float], float] = {}
+    for share in SHARES if cs else ():
+        rows = joined(share)
+        tried = {c: likelihood(data, rows, c, importance) for c in cs}
+        likely |= {(share, c): float(found.mean()) for c, found in tried.items() if len(found)}
+    share, c = max(likely, key=likely.__getitem__, default=(USUAL_SHARE, USUAL_C))
+    rows = joined(share)
+    return share, fit_parts(data, rows, (), c, importance), rows
 
 
 def stack(cell: Cell, data: Labelled, cells: Path) -> Baseline:

@@ -9,15 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
+from scipy.sparse import hstack
 from scipy.special import softmax
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
-from headstart.bases.regression import clearly_better
+from headstart.bases.regression import ENOUGH, Standard, held_out_likelihood
 from headstart.config import PretrainConfig
 from headstart.errors import ConfigError
 from headstart.jobs.pretrain import pretrain
 from headstart.schema import parse
 from headstart.study import joined
-from headstart.study.baselines import USUAL_C, static, tfidf_rows
+from headstart.study.baselines import CS, USUAL_C, static, tfidf_rows
 from headstart.study.figures import looks
 from headstart.study.joined import PENALTY, fit_hybrid, fit_pool, log_linear
 from headstart.study.plan import StudyConfig
@@ -174,19 +178,31 @@ def labelled(train: int, test: int = 40) -> Labelled:
 
 
 @pytest.mark.parametrize(("width", "signal"), [(5, 0.6), (40, 0.15), (2, 1.2), (20, 0.0)])
-def test_another_share_is_taken_only_where_it_is_clearly_better(
-    width: int, signal: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data, rng = labelled(300), np.random.default_rng(0)
+def test_share_and_c_make_held_out_labels_most_likely(width: int, signal: float) -> None:
+    data, rng = labelled(150), np.random.default_rng(0)
     states = {
         name: rng.normal(size=(len(rows), width)) + signal * np.array([[e.label == "pos"] for e in rows])
         for name, rows in data.parts().items()
         if rows
     }
-    share, found, _ = fit_hybrid(data, tfidf_rows(data), states, {0: 1.0, 1: 1.0})
-    monkeypatch.setattr(joined, "SHARES", ())
-    _, usual, _ = fit_hybrid(data, tfidf_rows(data), states, {0: 1.0, 1: 1.0})
-    assert (share != joined.USUAL_SHARE) == clearly_better(found.hits, usual.hits)
+    words, standard = tfidf_rows(data), Standard.of(states["train"])
+    share, found, _ = fit_hybrid(data, words, states, {0: 1.0, 1: 1.0})
+    target, losses = np.array([e.label == "pos" for e in data.train]), {}
+    for s in joined.SHARES:
+        both = hstack([np.sqrt(1 - s) * words["train"], np.sqrt(s) * standard.unit(states["train"])], "csr")
+        for c in CS:
+            folds = StratifiedKFold(5, shuffle=True, random_state=0)
+            said = cross_val_predict(
+                LogisticRegression(C=c, max_iter=1000), both, target, cv=folds, method="predict_proba"
+            )
+            losses[s, c] = log_loss(target, said)
+    assert (share, found.c) == min(losses, key=losses.__getitem__)
+
+
+def test_labels_that_only_the_validation_rows_have_are_given_no_probability() -> None:
+    model = LogisticRegression().fit([[0.0], [1.0]], [0, 1])
+    train, valid = (np.array([[0.0], [1.0]]), np.array([0, 1])), (np.zeros((ENOUGH, 1)), np.full(ENOUGH, 2))
+    np.testing.assert_allclose(held_out_likelihood(model, train, valid), np.log(1e-6))
 
 
 def test_without_candidates_neither_c_nor_share_is_chosen() -> None:
