@@ -5,11 +5,13 @@ Generations go on one token at a time, in turn, so that a long one keeps nobody 
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +30,10 @@ class _Batch:
     call: Call
     items: list[Any]
     deadline: float
-    future: Future[list[Any]] = field(default_factory=Future)
+    future: Future[list[Any]] | asyncio.Future[list[Any]]
+
+
+Outcome = tuple[_Batch, list[Any] | None, Exception | None]  # the answers, or why there are none
 
 
 @dataclass
@@ -69,13 +74,22 @@ class Worker:
         return len(self._waiting) + len(self._generations)
 
     def submit(self, key: Hashable, call: Call, items: list[Any]) -> Future[list[Any]]:
-        """The answers of `call`, some time; refused at once where too many wait already."""
-        batch = _Batch(key, call, items, time.monotonic() + self.limits.seconds)
+        """The answers of `call`, some time, for a thread that waits; refused at once where too many wait already."""
+        future: Future[list[Any]] = Future()
+        self._queue(_Batch(key, call, items, time.monotonic() + self.limits.seconds, future))
+        return future
+
+    def ask(self, key: Hashable, call: Call, items: list[Any], seconds: float) -> asyncio.Future[list[Any]]:
+        """The same for a coroutine, which waits so long. Its loop is woken once for all that were answered together."""
+        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self._queue(_Batch(key, call, items, time.monotonic() + seconds, future))
+        return future
+
+    def _queue(self, batch: _Batch) -> None:
         with self._changed:
             self._must_have_room()
             self._waiting.append(batch)
             self._changed.notify()
-        return batch.future
 
     def generate(
         self, start: Callable[[], Iterator[Any]], tell: Callable[[Any, BaseException | None, bool], None]
@@ -122,36 +136,32 @@ class Worker:
 
     def _answer(self, together: list[_Batch]) -> None:
         now = time.monotonic()
-        alive = []
+        alive: list[_Batch] = []
+        late: list[_Batch] = []
         for batch in together:
-            if not batch.future.set_running_or_notify_cancel():
-                continue
-            if batch.deadline < now:
-                batch.future.set_exception(Refused("The request waited too long. Try again later.", "LATE"))
-            else:
-                alive.append(batch)
+            if _wanted(batch.future):
+                (late if batch.deadline < now else alive).append(batch)
+        _tell([(batch, None, Refused("The request waited too long. Try again later.", "LATE")) for batch in late])
         if not alive:
             return
         self.metrics.add("batches")
         self.metrics.add("batched_requests", len(alive))
         try:
             answers = list(alive[0].call([item for batch in alive for item in batch.items]))
-        except Exception as error:
-            if len(alive) == 1:
-                alive[0].future.set_exception(error)
-            else:  # one text must not spoil the answers to others
-                for batch in alive:
-                    self._alone(batch)
+        except Exception as error:  # one text must not spoil the answers to others
+            _tell([(alive[0], None, error)] if len(alive) == 1 else [self._alone(batch) for batch in alive])
             return
+        outcomes: list[Outcome] = []
         for batch in alive:
-            batch.future.set_result(answers[: len(batch.items)])
+            outcomes.append((batch, answers[: len(batch.items)], None))
             answers = answers[len(batch.items) :]
+        _tell(outcomes)
 
-    def _alone(self, batch: _Batch) -> None:
+    def _alone(self, batch: _Batch) -> Outcome:
         try:
-            batch.future.set_result(list(batch.call(batch.items)))
+            return batch, list(batch.call(batch.items)), None
         except Exception as error:
-            batch.future.set_exception(error)
+            return batch, None, error
 
     def _advance(self, generation: Generation) -> bool:
         """One more step; False when it is over."""
@@ -169,3 +179,33 @@ class Worker:
         generation.tell(step, None, step is None)
         self.metrics.add("steps")
         return step is not None
+
+
+def _wanted(future: Future[Any] | asyncio.Future[Any]) -> bool:
+    """Whether somebody waits; a thread can then no longer cancel it."""
+    return future.set_running_or_notify_cancel() if isinstance(future, Future) else not future.cancelled()
+
+
+def _tell(outcomes: Sequence[Outcome]) -> None:
+    """Whoever waits hears of it; a loop once for all of its futures, which only it may settle."""
+    loops: defaultdict[asyncio.AbstractEventLoop, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        future = outcome[0].future
+        if isinstance(future, Future):
+            _settle([outcome])
+        else:
+            loops[future.get_loop()].append(outcome)
+    for loop, own in loops.items():
+        with suppress(RuntimeError):  # the server is closing
+            loop.call_soon_threadsafe(_settle, own)
+
+
+def _settle(outcomes: Sequence[Outcome]) -> None:
+    for batch, answers, error in outcomes:
+        if batch.future.cancelled():  # in the meantime
+            continue
+        if error is not None:
+            batch.future.set_exception(error)
+        else:
+            assert answers is not None
+            batch.future.set_result(answers)

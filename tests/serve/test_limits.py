@@ -35,7 +35,9 @@ def listening(folder: Path, limits: Limits) -> Iterator[int]:
     """The server on a port, in a thread of this process."""
     port = free_port()
     app = make_app(Settings(folder, limits=limits, port=port))
-    config = uvicorn.Config(app, port=port, log_level="error", http=protocol(limits.header_seconds), ws="none")
+    config = uvicorn.Config(
+        app, port=port, log_level="error", http=protocol(limits.header_seconds, limits.header_bytes), ws="none"
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -71,6 +73,46 @@ def test_R11_a_connection_without_a_request_is_closed(made: Path, sent: bytes) -
         with socket.create_connection(("127.0.0.1", port)) as other:
             other.sendall(f"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
             assert other.recv(12) == b"HTTP/1.1 200"
+
+
+def endless(port: int, begun: bytes, part: bytes, most: int) -> tuple[int, bytes]:
+    """How many bytes are taken of a request that never ends, and the last answer."""
+    with socket.create_connection(("127.0.0.1", port)) as one:
+        one.settimeout(10)
+        one.sendall(begun)
+        sent, told = 0, b""
+        try:
+            while sent < most:
+                one.sendall(part)
+                sent += len(part)
+            told = one.recv(1 << 16)
+        except OSError:  # closed
+            pass
+    return sent, told
+
+
+HEAD = b"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begun", "part"),
+    [
+        (b"GET /", b"a" * 4096),
+        (HEAD + b"X-One: ", b"a" * 4096),
+        (HEAD, b"X-Many: 1\r\n" * 400),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX-Trailer: ", b"a" * 4096),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n", b"X-Trailer: 1\r\n" * 400),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n2;", b"a" * 4096),
+    ],
+    ids=["address", "one header", "many headers", "one trailer", "many trailers", "a chunk's extension"],
+)
+def test_R10_headers_that_do_not_end_are_not_kept(made: Path, begun: bytes, part: bytes) -> None:
+    with listening(made, Limits(header_seconds=60)) as port:
+        before = memory()
+        sent, _ = endless(port, begun, part, 64 << 20)
+        assert sent < 32 << 20  # what stands in the buffers of the two ends
+        assert memory() - before < 32 << 20
+        assert asyncio.run(asked(port, b"{}"))[0] == 422
 
 
 def test_R11_a_request_that_takes_too_long_is_answered(made: Path, client_of: Callable[..., TestClient]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import threading
@@ -183,6 +184,54 @@ def test_requests_for_one_model_are_answered_in_one_pass(worker: Worker) -> None
     let_go.set()
     assert [f.result(10) for f in futures] == [[2 * i, 2 * i + 2] for i in range(20)]
     assert passes == [40]
+
+
+def test_a_loop_is_woken_once_for_what_was_answered_together(worker: Worker) -> None:
+    async def ask() -> tuple[list[list[int]], int]:
+        loop, woken = asyncio.get_running_loop(), list[Any]()
+        wake = loop.call_soon_threadsafe
+        loop.call_soon_threadsafe = lambda call, *given: (woken.append(given), wake(call, *given))[1]  # type: ignore[method-assign]
+        let_go = held(worker)
+        futures = [worker.ask("same", lambda items: items, [i], 60) for i in range(20)]
+        futures[3].cancel()  # a client that has gone
+        let_go.set()
+        return [await f for i, f in enumerate(futures) if i != 3], len(woken)
+
+    answers, woken = asyncio.run(ask())
+    assert answers == [[i] for i in range(20) if i != 3]
+    assert woken == 1
+
+
+def test_who_waited_too_long_in_the_queue_is_told(worker: Worker) -> None:
+    async def ask() -> list[int]:
+        let_go = held(worker)
+        future = worker.ask("same", lambda items: items, [1], 0.01)
+        time.sleep(0.05)
+        let_go.set()
+        return await future
+
+    with pytest.raises(Refused, match="waited too long"):
+        asyncio.run(ask())
+
+
+@pytest.mark.parametrize("sent", [b"", b"{", b"[]", b'{"inputs": 1}', b'{"inputs": "a", "more": 1}', b'{"inputs": "\xff"}', b'{"inputs": "\\ud800"}'])  # fmt: skip
+def test_what_predict_cannot_read_is_told(shared: TestClient, sent: bytes) -> None:
+    answer = shared.post("/predict", content=sent, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "REQUEST"), answer.text
+    assert "\\u" not in answer.json()["error"]["message"]
+
+
+def test_predict_has_one_function_behind_both_of_its_routes(shared: TestClient) -> None:
+    """The route ahead of the others, and the one that the schema describes."""
+    routes = shared.app.app.router.routes
+    answers = [shared.post("/predict", json={"inputs": TEXTS[:3], "model": "tuned"}).json()]
+    ahead = routes.pop(0)
+    try:
+        answers.append(shared.post("/predict", json={"inputs": TEXTS[:3], "model": "tuned"}).json())
+    finally:
+        routes.insert(0, ahead)
+    assert answers[0] == answers[1]
+    assert 'route="/predict"' in shared.get("/metrics").text
 
 
 def test_a_pass_has_no_more_texts_than_fit_and_no_others(worker: Worker) -> None:

@@ -87,6 +87,19 @@ def test_a_batch_that_waits_too_long_is_asked_again(folder: Path, client_of: Cal
     assert len(answer.text.splitlines()) == 72
 
 
+def test_a_model_may_load_as_long_as_its_table_may_take(folder: Path, client_of: Callable[..., TestClient]) -> None:
+    client, load = client_of(folder, limits=Limits(seconds=0.1, table=60)), LoadedClassifier.load
+
+    def slow(path: Path) -> LoadedClassifier:
+        time.sleep(0.5)
+        return load(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LoadedClassifier, "load", slow)
+        answer = client.post(f"/api/models/{model_of(client, 'tuned')}/table", json={"data": put(client, ROWS)})
+    assert answer.status_code == 200, answer.text
+
+
 @pytest.mark.parametrize(
     ("data", "more", "status", "says"),
     [
