@@ -204,6 +204,29 @@ def test_R19_every_dependency_is_pinned() -> None:
     assert names - {line.partition("==")[0].lower().replace("_", "-") for line in lines} == set()
 
 
+def test_R19_what_the_server_brings_is_locked_by_hashes() -> None:
+    """Every package that the extra has in the end, in the version of constraints.txt, with a hash at the least."""
+    from importlib.metadata import requires
+
+    from packaging.requirements import Requirement
+
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]["serve"]
+    left, needed = [Requirement(one).name for one in extra], set[str]()
+    while left:
+        if (name := left.pop().lower().replace("_", "-")) not in needed:
+            needed.add(name)
+            more = map(Requirement, requires(name) or [])
+            left += [one.name for one in more if one.marker is None or one.marker.evaluate({"extra": ""})]
+    text = (ROOT / "requirements-serve.txt").read_text("utf-8").replace("\\\n", "")
+    lines = [line.split() for line in text.splitlines() if line and line[0] != "#"]
+    assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", word) for _, *hashes in lines for word in hashes)
+    assert all(hashes for _, *hashes in lines)
+    names = {pin.partition("==")[0].lower().replace("_", "-") for pin, *_ in lines}
+    assert needed <= names
+    pinned = {line.strip().lower() for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines()}
+    assert {pin.lower() for pin, *_ in lines} <= pinned
+
+
 def test_R19_importing_the_server_connects_nowhere() -> None:
     code = "import sys; sys.addaudithook(lambda event, _: event in ('socket.connect', 'socket.getaddrinfo') and sys.exit(event)); import headstart.serve.app, headstart.serve.protocol"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
