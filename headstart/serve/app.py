@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 
 from headstart import __version__
 from headstart.errors import UserError
-from headstart.serve import api, label, openai, pages, scoring, search, table, translation
+from headstart.serve import api, label, labs, openai, pages, scoring, search, table, translation
 from headstart.serve.direct import direct
 from headstart.serve.guard import Guard, Stop
 from headstart.serve.problems import BUG, error_schema, invalid, problem, scrubbed, status_of
@@ -55,6 +55,7 @@ def make_app(settings: Settings) -> ASGIApp:
         translation.router,
         search.router,
         label.router,
+        labs.router,
         pages.router,
     ):
         app.include_router(router)
