@@ -35,7 +35,7 @@ async def labelled(studio: Studio, request: Request, wanted: str | None, texts: 
         return list(studio.models.classifier(model).predict(several))
 
     what = "predict pairs" if is_paired(texts) else "predict"  # which are batched together
-    return model, await studio.answers(request, model, what, predict, texts)
+    return model, await studio.answers(request, model, what, predict, texts, beside=True)
 
 
 @router.post("/predict", response_model=list[Scored] | list[list[Scored]])

@@ -61,10 +61,12 @@ class Studio:
         call: Callable[[list[Any]], Any],
         items: list[Any],
         seconds: float | None = None,
+        beside: bool = False,
     ) -> list[Any]:
-        """What `call` gives for each item, together with other requests for `what` of the same model."""
+        """What `call` gives for each item, together with other requests for `what` of the same model; where it only reads
+        the model, `beside` other work."""
         seconds = self.settings.limits.seconds if seconds is None else seconds
-        future = self.worker.ask((what, model.id, model.made), call, items, seconds)
+        future = self.worker.ask((what, model.id, model.made), call, items, seconds, beside)
         return await self.waited(request, future, seconds)
 
     async def waited(self, request: Request, waiting: asyncio.Future[T], seconds: float) -> T:

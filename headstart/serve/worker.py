@@ -1,5 +1,7 @@
 """One thread that does all work with models. Requests that wait for the same model are answered in one forward pass.
 
+While it is at work, a second one answers what may go on beside it: passes that only read a model, such as those of /predict.
+
 Generations go on one token at a time, in turn, so that a long one keeps nobody else waiting for longer than a token.
 """
 
@@ -31,6 +33,7 @@ class _Batch:
     items: list[Any]
     deadline: float
     future: Future[list[Any]] | asyncio.Future[list[Any]]
+    beside: bool = False  # whether it may be answered while other work goes on
 
 
 Outcome = tuple[_Batch, list[Any] | None, Exception | None]  # the answers, or why there are none
@@ -52,12 +55,16 @@ class Worker:
         self.limits, self.metrics = limits, metrics
         self._waiting: deque[_Batch] = deque()
         self._generations: deque[Generation] = deque()
-        self._changed = threading.Condition()
+        lock = threading.Lock()
+        self._changed = threading.Condition(lock)
+        self._spare = threading.Condition(lock)  # for the second thread, which a lone request need not wake
         self._stopped = False
-        self._thread = threading.Thread(target=self._work, daemon=True, name="models")
+        self._busy = False  # whether the first thread is at work
+        self._threads = [threading.Thread(target=work, daemon=True, name="models") for work in (self._work, self._help)]
 
     def start(self) -> None:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         """No new work; what has begun is finished, as far as that takes no more than a few seconds."""
@@ -66,8 +73,10 @@ class Worker:
             for generation in self._generations:
                 generation.cancelled.set()
             self._changed.notify_all()
-        if self._thread.is_alive():
-            self._thread.join(5.0)
+            self._spare.notify_all()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(5.0)
 
     @property
     def waiting(self) -> int:
@@ -79,10 +88,12 @@ class Worker:
         self._queue(_Batch(key, call, items, time.monotonic() + self.limits.seconds, future))
         return future
 
-    def ask(self, key: Hashable, call: Call, items: list[Any], seconds: float) -> asyncio.Future[list[Any]]:
+    def ask(
+        self, key: Hashable, call: Call, items: list[Any], seconds: float, beside: bool = False
+    ) -> asyncio.Future[list[Any]]:
         """The same for a coroutine, which waits so long. Its loop is woken once for all that were answered together."""
         future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        self._queue(_Batch(key, call, items, time.monotonic() + seconds, future))
+        self._queue(_Batch(key, call, items, time.monotonic() + seconds, future, beside))
         return future
 
     def _queue(self, batch: _Batch) -> None:
@@ -90,6 +101,8 @@ class Worker:
             self._must_have_room()
             self._waiting.append(batch)
             self._changed.notify()
+            if self._busy and batch.beside:
+                self._spare.notify()
 
     def generate(
         self, start: Callable[[], Iterator[Any]], tell: Callable[[Any, BaseException | None, bool], None]
@@ -109,11 +122,14 @@ class Worker:
     def _work(self) -> None:
         while True:
             with self._changed:
+                self._busy = False
                 while not (self._waiting or self._generations or self._stopped):
                     self._changed.wait()
                 if self._stopped and not self._waiting and not self._generations:
                     return
-                together = self._taken()
+                together, self._busy = self._taken(self._waiting), True
+                if self._waiting:
+                    self._spare.notify()
                 generation = self._generations.popleft() if self._generations else None
             if together:
                 self._answer(together)
@@ -121,17 +137,25 @@ class Worker:
                 with self._changed:
                     self._generations.append(generation)
 
-    def _taken(self) -> list[_Batch]:
-        """The request that waits longest, and others like it that fit into the same forward pass."""
-        if not self._waiting:
-            return []
-        together = [self._waiting.popleft()]
-        size = len(together[0].items)
-        for other in [batch for batch in self._waiting if batch.key == together[0].key]:
-            if size + len(other.items) <= self.limits.batch:
-                self._waiting.remove(other)
-                together.append(other)
-                size += len(other.items)
+    def _help(self) -> None:
+        while True:
+            with self._changed:
+                while not (able := [batch for batch in self._waiting if batch.beside] if self._busy else []):
+                    if self._stopped:
+                        return
+                    self._spare.wait()
+                together = self._taken(able)
+            self._answer(together)
+
+    def _taken(self, able: Sequence[_Batch]) -> list[_Batch]:
+        """Of those, the request that waits longest, and others like it that fit into the same forward pass."""
+        together: list[_Batch] = []
+        size = 0
+        for batch in [batch for batch in able if batch.key == able[0].key]:
+            if not together or size + len(batch.items) <= self.limits.batch:
+                self._waiting.remove(batch)
+                together.append(batch)
+                size += len(batch.items)
         return together
 
     def _answer(self, together: list[_Batch]) -> None:

@@ -120,7 +120,7 @@ def test_R11_a_request_that_takes_too_long_is_answered(made: Path, client_of: Ca
     worker, hold = client.app.app.state.studio.worker, threading.Event()
     worker.submit("hold", lambda items: (hold.wait(60), items)[1], [1])
     began = time.monotonic()
-    answer = client.post("/predict", json={"inputs": "the soup was cold"})
+    answer = client.post("/embed", json={"inputs": "the soup was cold"})
     hold.set()
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "LATE")
     assert answer.headers["retry-after"] == "1"

@@ -202,6 +202,33 @@ def test_a_loop_is_woken_once_for_what_was_answered_together(worker: Worker) -> 
     assert woken == 1
 
 
+@pytest.mark.parametrize("beside", [True, False])
+def test_what_only_reads_a_model_is_answered_while_another_pass_goes_on(worker: Worker, beside: bool) -> None:
+    async def ask() -> tuple[list[bool], list[list[int]]]:
+        let_go = held(worker)
+        futures = [worker.ask("same", lambda items: items, [i], 60, beside) for i in range(3)]
+        done, _ = await asyncio.wait(futures, timeout=2 if beside else 0.3)
+        before = [future in done for future in futures]
+        let_go.set()
+        return before, [await future for future in futures]
+
+    before, answers = asyncio.run(ask())
+    assert before == [beside] * 3
+    assert answers == [[0], [1], [2]]
+
+
+def test_two_passes_of_a_classifier_at_once_give_the_answers_of_one(shared: TestClient) -> None:
+    """Many threads ask for texts of different lengths; each gets the probabilities that it gets alone."""
+    texts = [" ".join(TEXTS[: 1 + i % 5]) for i in range(40)]
+    alone = [shared.post("/predict", json={"inputs": text, "model": "tuned"}).json() for text in texts]
+    with ThreadPoolExecutor(16) as pool:
+        found = list(
+            pool.map(lambda text: shared.post("/predict", json={"inputs": text, "model": "tuned"}).json(), texts)
+        )
+    for one, other in zip(alone, found, strict=True):
+        assert {x["label"]: x["score"] for x in one} == pytest.approx({x["label"]: x["score"] for x in other}, abs=1e-5)
+
+
 def test_who_waited_too_long_in_the_queue_is_told(worker: Worker) -> None:
     async def ask() -> list[int]:
         let_go = held(worker)
