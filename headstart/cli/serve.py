@@ -11,7 +11,7 @@ from headstart.cli.flags import Given
 from headstart.cli.terminal import show_json
 from headstart.errors import ConfigError, ResourceError
 
-NEEDED = ("fastapi", "uvicorn")
+NEEDED = ("fastapi", "uvicorn", "httptools", "uvloop")
 
 
 @verb(app, "serve")

@@ -38,6 +38,7 @@ class Base(nn.Module, ABC):
     max_len: int
     causal: bool
     separators = 1  # end tokens between the two texts of a pair
+    skips_padding = False  # whether `read` spends no time on padding
     attends = True  # whether tokens read each other by attention, which can be looked at
 
     @property
@@ -53,6 +54,10 @@ class Base(nn.Module, ABC):
     @abstractmethod
     def forward(self, ids: Tensor, mask: Tensor, look: bool = False) -> States:
         """States of (B, T) ids under a (B, T) mask, True = real; padding stands on the right."""
+
+    def read(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """The last states (B, T, D) for inference; what stands at padding may differ from `forward`."""
+        return self(ids, mask).last
 
     def finish(self, hidden: Tensor) -> Tensor:
         """What a head would read if the layers ended at `hidden`: the last norm, where a base has one."""

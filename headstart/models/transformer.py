@@ -13,11 +13,13 @@ from torch import Tensor, nn
 from headstart.models.base import Base, Cache, States
 from headstart.models.block import AttentionMask, Block, causal_mask
 from headstart.models.next_token import NextToken
+from headstart.models.unpadded import MANY, read_unpadded
 from headstart.shapes import TransformerConfig
 
 
 class Transformer(Base):
     sinusoidal_positions: Tensor
+    skips_padding = True
 
     def __init__(self, cfg: TransformerConfig) -> None:
         super().__init__()
@@ -47,6 +49,11 @@ class Transformer(Base):
         # Padding stands on the right, so under the causal mask no real token can see it.
         attention_mask = AttentionMask(causal=True) if self.causal else AttentionMask(allowed=mask[:, None, None, :])
         return self._run(self._embed(ids, 0), attention_mask, None, look)
+
+    def read(self, ids: Tensor, mask: Tensor) -> Tensor:
+        if self.training or (ids.numel() < MANY and bool(mask.all())):
+            return self(ids, mask).last
+        return self.finish(read_unpadded(self._embed(ids, 0), mask, self.layers, self.causal))  # type: ignore[arg-type]
 
     def finish(self, hidden: Tensor) -> Tensor:
         return self.norm(hidden)

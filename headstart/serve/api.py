@@ -25,9 +25,10 @@ from headstart.serve.archive import archive, exported
 from headstart.serve.command import bases_at_hand, command_of, free_place, shown_command
 from headstart.serve.events import follow
 from headstart.serve.files import FILE_ID, Upload
+from headstart.serve.labs import lab_command
 from headstart.serve.problems import Refused, scrubbed
 from headstart.serve.registry import ID, Entry
-from headstart.serve.requests import InspectRequest, JobRequest
+from headstart.serve.requests import InspectRequest, JobRequest, LabJob, PlanRequest
 from headstart.serve.settings import OWN
 from headstart.serve.studio import studio_of
 from headstart.strict_json import to_json
@@ -95,6 +96,12 @@ def check_file(
     return _json(studio_of(request).files.preview(file, text_column, label_column, task))
 
 
+@router.get("/api/files/{file}/columns")
+def file_columns(request: Request, file: FileIdPath) -> list[str]:
+    """The columns of a table, for a caller that names those that are read."""
+    return studio_of(request).files.columns(file)
+
+
 @router.delete("/api/files/{file}", status_code=204)
 def delete_file(request: Request, file: FileIdPath) -> Response:
     """Remove an uploaded file."""
@@ -117,7 +124,7 @@ def list_bases(request: Request) -> list[dict[str, str]]:
 
 
 @router.post("/api/plans")
-async def plan(request: Request, job: Annotated[JobRequest, Body()]) -> Response:
+async def plan(request: Request, job: Annotated[PlanRequest, Body()]) -> Response:
     """What a job would cost, as `--dry-run` estimates it, and its command line; nothing is kept."""
     studio = studio_of(request)
     studio.must_write()
@@ -153,8 +160,11 @@ def start_job(request: Request, job: Annotated[JobRequest, Body()]) -> JSONRespo
     """Start a job: the same command in a process of its own."""
     studio = studio_of(request)
     studio.must_write()
-    out = free_place(job, studio.registry.folder, studio.files)
-    words = command_of(job, studio.files, studio.registry, out)
+    if isinstance(job, LabJob):
+        words, out = lab_command(job.lab, studio.registry.folder)
+    else:
+        out = free_place(job, studio.registry.folder, studio.files)
+        words = command_of(job, studio.files, studio.registry, out)
     if out.exists():
         raise Refused(f"There is a run called {out.name} already. Choose another name.", "RUN_EXISTS")
     begun = studio.jobs.start(words, out)
@@ -221,11 +231,15 @@ def get_run(request: Request, run: Id) -> Response:
 @router.get("/api/studies/{study}")
 def get_study(request: Request, study: Id) -> Response:
     """results.json of a study, without the paths in it."""
-    entry = studio_of(request).registry.entry(study)
+    registry = studio_of(request).registry
+    entry = registry.entry(study)
     if entry.kind != "study" or not (entry.path / "results.json").exists():
         raise ModelError("There is no study of this id with results.", "STUDY_MISSING")
     found = read_json(entry.path / "results.json", StudyResults, "STUDY_DAMAGED")
-    return _json({k: v for k, v in found.items() if k not in ("repeat", "receipts", "pretraining")})
+    told = [scrubbed(str(notice), registry.folder) for notice in found.get("notices", [])]
+    return _json(
+        {k: v for k, v in {**found, "notices": told}.items() if k not in ("repeat", "receipts", "pretraining")}
+    )
 
 
 @router.get("/api/models/{model}/archive")

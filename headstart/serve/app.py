@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -17,12 +18,15 @@ from starlette.types import ASGIApp
 
 from headstart import __version__
 from headstart.errors import UserError
-from headstart.serve import api, label, openai, pages, scoring, search, table, translation
+from headstart.serve import api, label, labs, openai, pages, scoring, search, table, translation
+from headstart.serve.direct import direct
 from headstart.serve.guard import Guard, Stop
 from headstart.serve.problems import BUG, error_schema, invalid, problem, scrubbed, status_of
+from headstart.serve.requests import PredictRequest
 from headstart.serve.settings import Settings
 from headstart.serve.studio import Studio
 
+SWITCH = 1e-4  # seconds until a thread must let another go on: the loop and the thread of models take turns within a forward pass
 STATIC = {".js": "text/javascript", ".css": "text/css"}
 _log = logging.getLogger("headstart.serve")
 
@@ -42,6 +46,7 @@ def make_app(settings: Settings) -> ASGIApp:
         responses=error_schema(),
     )  # fmt: skip
     app.state.studio = studio
+    app.router.routes.insert(0, direct("/predict", scoring.predict, PredictRequest))
     for router in (
         api.router,
         openai.router,
@@ -50,6 +55,7 @@ def make_app(settings: Settings) -> ASGIApp:
         translation.router,
         search.router,
         label.router,
+        labs.router,
         pages.router,
     ):
         app.include_router(router)
@@ -120,8 +126,9 @@ def serve(settings: Settings) -> None:
     handler.setFormatter(logging.Formatter("%(message)s"))
     _log.addHandler(handler)
     _log.setLevel(logging.INFO)
+    sys.setswitchinterval(SWITCH)
     uvicorn.run(
         make_app(settings), host=settings.host, port=settings.port, access_log=False, server_header=False, log_level="warning",
-        timeout_keep_alive=5, h11_max_incomplete_event_size=settings.limits.header_bytes, timeout_graceful_shutdown=5,
-        http=protocol(settings.limits.header_seconds), ws="none",
+        timeout_keep_alive=5, timeout_graceful_shutdown=5, loop="uvloop", ws="none",
+        http=protocol(settings.limits.header_seconds, settings.limits.header_bytes),
     )  # fmt: skip

@@ -111,6 +111,11 @@ class Files:
     def remove(self, wanted: str) -> None:
         shutil.rmtree(self.get(wanted).path.parent)
 
+    def columns(self, wanted: str) -> list[str]:
+        """The names in the header of a table; none of a file that is no table."""
+        file, reading = self.get(wanted), Reading(LabelledConfig(train=""))
+        return [name for name in header_of(file.path, reading).names if name] if is_table(file.path, reading) else []
+
     def preview(
         self, wanted: str, text_column: str | None = None, label_column: str | None = None, task: Task | None = None
     ) -> Preview:

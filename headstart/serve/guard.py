@@ -40,6 +40,7 @@ HEADERS = {
     "x-frame-options": "DENY",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
+_HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 _HOST = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?")
 _log = logging.getLogger("headstart.serve")
 
@@ -73,10 +74,10 @@ class Guard:
         async def answered(message: Message) -> None:
             if message["type"] == "http.response.start":
                 status[0] = message["status"]
-                own = {name.lower() for name, _ in message.get("headers", [])}
-                extra = {**HEADERS, "x-request-id": request_id}
-                added = [(k.encode(), v.encode()) for k, v in extra.items() if k.encode() not in own]
-                message = {**message, "headers": [*message.get("headers", []), *added]}
+                given = message.get("headers", [])
+                own = {name.lower() for name, _ in given}
+                added = [pair for pair in _HEADERS if pair[0] not in own]
+                message["headers"] = [*given, *added, (b"x-request-id", request_id.encode())]
             await send(message)
 
         self._going += 1
@@ -109,17 +110,18 @@ class Guard:
         method, path = scope["method"], scope["path"]
         if path in OPEN or path.startswith("/static/"):
             return None
-        given = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [None])[0]
-        if given is not None and path == "/" and method == "GET":
+        query = scope.get("query_string", b"") if path == "/" and method == "GET" else b""
+        given = parse_qs(query.decode("latin-1")).get("token", [None])[0] if query else None
+        if given is not None:
             if not self.settings.knows(given):
-                return self._sign_in(headers)
+                return self._sign_in(scope, headers)
             there = RedirectResponse("/", 303)
             there.set_cookie(
                 self.settings.cookie, given, httponly=True, samesite="strict", path="/", max_age=30 * 86400
             )
             return there
         if not self.settings.knows(self._token(headers)):
-            return self._sign_in(headers)
+            return self._sign_in(scope, headers)
         if method not in SAFE:
             self._check_content(scope, headers)
         return None
@@ -146,13 +148,8 @@ class Guard:
     def _check_origin(self, scope: Scope, headers: Mapping[str, str]) -> None:
         """Requests that pages of other origins send are refused, reading ones too; following a link is not one of them."""
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-        link = (
-            scope["method"] in SAFE
-            and headers.get("sec-fetch-mode") == "navigate"
-            and headers.get("sec-fetch-dest") == "document"
-        )
         if site is not None:
-            if site not in ("same-origin", "none") and not link:
+            if site not in ("same-origin", "none") and not _is_link(scope, headers):
                 raise Stop(403, "ORIGIN", "Requests from pages of another origin are refused.")
         elif origin is not None and origin not in (f"http://{headers['host']}", f"https://{headers['host']}"):
             raise Stop(403, "ORIGIN", "Requests from pages of another origin are refused.")
@@ -167,10 +164,13 @@ class Guard:
             return None
         return found.value if found else None
 
-    def _sign_in(self, headers: Mapping[str, str]) -> Response:
+    def _sign_in(self, scope: Scope, headers: Mapping[str, str]) -> Response:
+        """Where a link of another origin led here, the browser keeps the cookie back, and is asked to come again by itself."""
         how = "Open the address that headstart serve printed; it carries the token."
         if "text/html" in headers.get("accept", ""):
-            page = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Headstart</title><h1>Token needed</h1><p>{how}</p></html>'
+            away = _is_link(scope, headers) and headers.get("sec-fetch-site") in ("cross-site", "same-site")
+            again = '<meta http-equiv="refresh" content="0">' if away else ""
+            page = f'<!doctype html><html lang="en"><meta charset="utf-8">{again}<title>Headstart</title><h1>Token needed</h1><p>{how}</p></html>'
             return HTMLResponse(page, 401)
         raise Stop(
             401, "TOKEN", f"The token is missing or wrong. {how} Programs send it as Authorization: Bearer TOKEN."
@@ -195,7 +195,8 @@ class Guard:
         async def counted() -> Message:
             nonlocal seen
             try:
-                message = await asyncio.wait_for(receive(), limits.stall)
+                async with asyncio.timeout(limits.stall):
+                    message = await receive()
             except TimeoutError:
                 raise Stop(408, "STALLED", "The body of the request stalled.") from None
             seen += len(message.get("body", b""))
@@ -234,6 +235,12 @@ class Guard:
         self.metrics.request(scope["method"], route, status, seconds)
         told = {"method": scope["method"], "path": shown(scope["path"]), "status": status, "ms": round(1000 * seconds), "id": request_id}  # fmt: skip
         _log.info("%s", to_json(told))
+
+
+def _is_link(scope: Scope, headers: Mapping[str, str]) -> bool:
+    """Whether somebody followed a link to a page, from wherever."""
+    place = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
+    return scope["method"] in SAFE and place == ("navigate", "document")
 
 
 _STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)

@@ -40,6 +40,7 @@ from headstart.study.progress import StudyProgress, study_progress
 
 State = Literal["starting", "running", "stopped", "failed", "finished"]
 TAIL = 64 << 10  # bytes of stderr that are read
+GO_ON = ("compare", "lab")  # verbs that go on with what is there without a flag
 NICE = 5  # of jobs, so that pages answer meanwhile
 
 
@@ -80,7 +81,7 @@ class Jobs:
     def start(self, words: Sequence[str], out: Path) -> str:
         """Begin a command that writes into `out`; its id."""
         name = self.registry.id_of(out)
-        if out.exists() and not words[0] == "compare" and "--resume" not in words:
+        if out.exists() and words[0] not in GO_ON and "--resume" not in words:
             raise UserError(f"{out} already exists. Choose another name.", "RUN_EXISTS")
         if len(self.running()) >= self.limits.jobs:
             raise Refused("Another job is running. Wait for it, or stop it.", "JOB_LIMIT")
@@ -197,7 +198,7 @@ class Jobs:
             progress = study_progress(out)
             if progress["stage"] == "finished" and (out / "results.json").exists():
                 return "finished"
-        elif Run(out).finished or (out / RECORD).is_file():
+        elif Run(out).finished or (out / RECORD).is_file() or _is_lab_done(out):
             return "finished"
         return "failed" if error and error["code"] != "STOPPED" else "stopped"
 
@@ -247,3 +248,7 @@ def _born(pid: int) -> str | None:
 
 def _alive(kept: Kept) -> bool:
     return kept["born"] is not None and _born(kept["pid"]) == kept["born"]
+
+
+def _is_lab_done(out: Path) -> bool:
+    return (out / "lab.json").is_file() and (out / "report.html").is_file()

@@ -29,12 +29,12 @@ class _Held:
 
 
 class Models:
-    """Used by the one thread that works with models, and asked for its size by others."""
+    """Used by the threads that work with models, and asked for its size by others."""
 
     def __init__(self, memory: int) -> None:
         self.memory = memory
         self._held: OrderedDict[tuple[str, str, float], _Held] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock, self._loading = threading.Lock(), threading.RLock()
 
     @property
     def bytes(self) -> int:
@@ -82,13 +82,17 @@ class Models:
         return self.inspector(model).inspect(text, tokens=tokens)
 
     def _get(self, kind: type[T], model: Model) -> T:
+        _leave_cores()  # which every thread says for itself
+        with self._loading:  # what two ask for is loaded once
+            return self._found(kind, model)
+
+    def _found(self, kind: type[T], model: Model) -> T:
         key = (kind.__name__, model.id, model.made)  # one that was trained anew is another
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)
                 found: T = self._held[key].loaded
                 return found
-        _leave_cores()
         loaded: T = kind.load(model.path)  # type: ignore[attr-defined]
         with self._lock:
             for old in [k for k in self._held if k[:2] == key[:2]]:

@@ -22,6 +22,7 @@ from headstart.quantities import data_size, duration
 from headstart.regular_file import read_regular
 from headstart.runs.kinds import KINDS
 from headstart.runs.run import Run
+from headstart.serve.problems import scrubbed
 from headstart.serve.registry import ID, Entry, Model
 from headstart.serve.studio import Studio, studio_of
 from headstart.show.page import templates
@@ -33,8 +34,6 @@ from headstart.text.visible import shown
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-    from headstart.labs.folder import Summary
 
 router = APIRouter(include_in_schema=False)
 Id = Annotated[str, InPath(pattern=ID)]
@@ -118,8 +117,8 @@ def live(request: Request, job: Id) -> HTMLResponse:
     """A job as it goes on; the script follows its events."""
     studio = studio_of(request)
     found = studio.jobs.get(job)
-    made = {"compare": "studies", "label": "label"}.get(found["verb"], "runs")
-    return page(request, "job.html.j2", title=found["name"], job=found, made=made)
+    made = {"compare": "/studies/{}", "label": "/label/{}", "lab": "/labs/{}/report"}.get(found["verb"], "/runs/{}")
+    return page(request, "job.html.j2", title=found["name"], job=found, result=made.format(job))
 
 
 @router.get("/runs/{run}")
@@ -152,7 +151,11 @@ def study_page(request: Request, study: Id) -> HTMLResponse:
 
     studio = studio_of(request)
     entry = _entry(studio, study, "study")
-    results = Results.model_validate_json(_bytes(entry.path / "results.json")).shown() if entry.finished else None
+    results = Results.model_validate_json(report_bytes(entry.path / "results.json")).shown() if entry.finished else None
+    if results:
+        results = results.model_copy(
+            update={"notices": [scrubbed(notice, studio.registry.folder) for notice in results.notices]}
+        )
     models = [(m, _cell(m)) for m in studio.registry.models() if m.path.is_relative_to(entry.path)]
     report = (entry.path / "report.html").is_file()
     return page(request, "study.html.j2", title=entry.name, entry=entry, results=results, models=models, report=report)
@@ -170,7 +173,7 @@ def _cell(model: Model) -> str:
 def report(request: Request, study: Id) -> Response:
     """The report as `headstart compare` wrote it."""
     entry = _entry(studio_of(request), study, "study")
-    return HTMLResponse(_bytes(entry.path / "report.html"), headers={"content-security-policy": REPORT})
+    return HTMLResponse(report_bytes(entry.path / "report.html"), headers={"content-security-policy": REPORT})
 
 
 @router.get("/models/{model}")
@@ -217,44 +220,14 @@ async def inside(
     found = await studio.model(model)
 
     def look(texts: list[str]) -> list[str]:
-        return [replace(studio.models.inspect(found, one, tokens), model=found.name).html() for one in texts]
+        back = f"/models/{found.id}", found.name
+        return [replace(studio.models.inspect(found, one, tokens), model="").html(back) for one in texts]
 
     seen = await studio.answers(request, found, f"inside {tokens}", look, [text])
     script = re.search(r"script-src ('sha256-[\w+/=]+')", seen[0])  # the page names the hash of its script
     return HTMLResponse(
         seen[0], headers={"content-security-policy": INSIDE.format(script=script[1] if script else "'none'")}
     )
-
-
-@router.get("/labs")
-def labs(request: Request) -> HTMLResponse:
-    """The labs that come with Headstart, and the reports of those that were run in the folder."""
-    from headstart.labs.lab import lab_files, open_lab
-
-    known = {name: open_lab(name)[1] for name in lab_files()}
-    return page(request, "labs.html.j2", title="Labs", labs=known, ran=_labs_in(studio_of(request)))
-
-
-@router.get("/labs/{lab}/report")
-def lab_report(request: Request, lab: Id) -> Response:
-    """The report as `headstart lab` wrote it."""
-    found = next((path for name, path, _ in _labs_in(studio_of(request)) if name == lab), None)
-    if found is None:
-        raise ModelError("There is no lab of this id with a report.", "RUN_MISSING")
-    return HTMLResponse(_bytes(found / "report.html"), headers={"content-security-policy": REPORT})
-
-
-def _labs_in(studio: Studio) -> list[tuple[str, Path, Summary]]:
-    """The finished labs in the folder, and in its folder labs, where `headstart lab` writes: id, place and results."""
-    from headstart.labs.folder import read_results
-
-    found, folder = [], studio.registry.folder
-    for file in sorted([*folder.glob("*/lab.json"), *folder.glob("labs/*/lab.json")]):
-        path = file.parent
-        if (path / "report.html").is_file() and path.resolve().is_relative_to(folder.resolve()):
-            with suppress(ModelError):  # damaged; `headstart lab` tells why
-                found.append((studio.registry.id_of(path), path, read_results(path)))
-    return found
 
 
 @router.get("/docs")
@@ -272,7 +245,7 @@ def _entry(studio: Studio, wanted: str, kind: str) -> Entry:
     return entry
 
 
-def _bytes(path: Path) -> bytes:
+def report_bytes(path: Path) -> bytes:
     try:
         return read_regular(path, MOST_REPORT)
     except FileNotFoundError:

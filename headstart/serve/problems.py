@@ -19,7 +19,7 @@ from headstart.text.visible import shown
 
 STATUS = {2: 400, 3: 422, 4: 422, 5: 422, 6: 507, 7: 422, 8: 409, 9: 502}  # by the exit code of the command line
 CODES = {
-    "RUN_MISSING": 404, "STUDY_MISSING": 404, "FILE_MISSING": 404, "JOB_MISSING": 404, "LABELLING_MISSING": 404, "RUN_EXISTS": 409, "RUN_UNFINISHED": 409,
+    "RUN_MISSING": 404, "STUDY_MISSING": 404, "FILE_MISSING": 404, "JOB_MISSING": 404, "LABELLING_MISSING": 404, "LAB_MISSING": 404, "RUN_EXISTS": 409, "RUN_UNFINISHED": 409,
     "JOB_LIMIT": 409, "NOT_RUNNING": 409, "NOT_STOPPED": 409, "READ_ONLY": 403, "OVERLOADED": 429, "LATE": 503, "TOO_LARGE": 413, "TOO_MANY": 409, "DISK": 507,
 }  # fmt: skip
 BUG = "The server failed. Its log has the details under this request id."

@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -75,6 +76,14 @@ class Registry:
         return sorted(
             {model.id: model for model in found}.values(), key=lambda model: (model.path in cells, -model.made)
         )
+
+    def known(self, wanted: str) -> Model | None:
+        """A model that was asked for before and was not trained anew since, by one look at the disk."""
+        found = self._known.get(wanted)
+        with suppress(OSError):
+            if found and (found.path / "result.json").stat().st_mtime == found.made:
+                return found
+        return None
 
     def model(self, wanted: str) -> Model:
         known = self._known.get(wanted)

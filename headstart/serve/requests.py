@@ -209,7 +209,15 @@ class FinetuneJob(Rows):
     seed: Annotated[int, Field(ge=0, le=2**31)] | None = None
 
 
-JobRequest = Annotated[CompareJob | PretrainJob | FinetuneJob, Field(discriminator="verb")]
+class LabJob(Body):
+    """A lab that comes with Headstart: `headstart lab NAME --quick`."""
+
+    verb: Literal["lab"]
+    lab: Name
+
+
+PlanRequest = Annotated[CompareJob | PretrainJob | FinetuneJob, Field(discriminator="verb")]
+JobRequest = Annotated[CompareJob | PretrainJob | FinetuneJob | LabJob, Field(discriminator="verb")]
 
 
 LabelName = Annotated[str, Field(min_length=1, max_length=60)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request
+from starlette.responses import Response
 
 from headstart.errors import DataError
 from headstart.serve.answers import Detokenized, Info, Predictions, Scored, Tokenized, TokenizerInfo
@@ -18,6 +19,7 @@ from headstart.serve.requests import (
     TokenizeRequest,
 )
 from headstart.serve.studio import Studio, studio_of
+from headstart.strict_json import to_json
 from headstart.text.text_pair import is_paired, lacks_text, text_of
 
 router = APIRouter(tags=["scoring"])
@@ -33,11 +35,11 @@ async def labelled(studio: Studio, request: Request, wanted: str | None, texts: 
         return list(studio.models.classifier(model).predict(several))
 
     what = "predict pairs" if is_paired(texts) else "predict"  # which are batched together
-    return model, await studio.answers(request, model, what, predict, texts)
+    return model, await studio.answers(request, model, what, predict, texts, beside=True)
 
 
-@router.post("/predict")
-async def predict(request: Request, asked: PredictRequest) -> list[Scored] | list[list[Scored]]:
+@router.post("/predict", response_model=list[Scored] | list[list[Scored]])
+async def predict(request: Request, asked: PredictRequest) -> Response:
     """The labels of each text with their scores, best first; of one text, without the outer list."""
     one = isinstance(asked.inputs, str)
     texts = (
@@ -55,7 +57,7 @@ async def predict(request: Request, asked: PredictRequest) -> list[Scored] | lis
         else [{"label": label, "score": p} for label, p in (r["probabilities"] or {"value": r["label"]}).items()]
         for r in records
     ]  # of a number, there are no probabilities
-    return scored[0] if one else scored
+    return Response(to_json(scored[0] if one else scored), media_type="application/json")
 
 
 @router.post("/embed")

@@ -49,14 +49,25 @@ class Studio:
         """The model that a request names, or the newest of a kind that it can mean."""
         if wanted is None:
             return await asyncio.to_thread(self.registry.newest, *jobs)
+        if known := self.registry.known(wanted):
+            return known
         return await asyncio.to_thread(self.registry.model, wanted)
 
     async def answers(
-        self, request: Request, model: Model, what: str, call: Callable[[list[Any]], Any], items: list[Any]
+        self,
+        request: Request,
+        model: Model,
+        what: str,
+        call: Callable[[list[Any]], Any],
+        items: list[Any],
+        seconds: float | None = None,
+        beside: bool = False,
     ) -> list[Any]:
-        """What `call` gives for each item, together with other requests for `what` of the same model."""
-        future = self.worker.submit((what, model.id, model.made), call, items)
-        return await self.waited(request, asyncio.wrap_future(future), self.settings.limits.seconds)
+        """What `call` gives for each item, together with other requests for `what` of the same model; where it only reads
+        the model, `beside` other work."""
+        seconds = self.settings.limits.seconds if seconds is None else seconds
+        future = self.worker.ask((what, model.id, model.made), call, items, seconds, beside)
+        return await self.waited(request, future, seconds)
 
     async def waited(self, request: Request, waiting: asyncio.Future[T], seconds: float) -> T:
         """The result of what a request waits for, unless its client goes or the time is up."""

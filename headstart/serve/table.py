@@ -84,7 +84,14 @@ async def label_table(
         raise Refused(OVERLOADED, "OVERLOADED")
     try:
         loaded = (
-            await studio.answers(request, found, "classifier", lambda _: [studio.models.classifier(found)], [None])
+            await studio.answers(
+                request,
+                found,
+                "classifier",
+                lambda _: [studio.models.classifier(found)],
+                [None],
+                studio.settings.limits.table,
+            )
         )[0]
         with tempfile.TemporaryDirectory(dir=place) as folder:
             out = Path(folder) / "labelled"

@@ -1,15 +1,19 @@
 """One thread that does all work with models. Requests that wait for the same model are answered in one forward pass.
 
+While it is at work, a second one answers what may go on beside it: passes that only read a model, such as those of /predict.
+
 Generations go on one token at a time, in turn, so that a long one keeps nobody else waiting for longer than a token.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +32,11 @@ class _Batch:
     call: Call
     items: list[Any]
     deadline: float
-    future: Future[list[Any]] = field(default_factory=Future)
+    future: Future[list[Any]] | asyncio.Future[list[Any]]
+    beside: bool = False  # whether it may be answered while other work goes on
+
+
+Outcome = tuple[_Batch, list[Any] | None, Exception | None]  # the answers, or why there are none
 
 
 @dataclass
@@ -47,12 +55,16 @@ class Worker:
         self.limits, self.metrics = limits, metrics
         self._waiting: deque[_Batch] = deque()
         self._generations: deque[Generation] = deque()
-        self._changed = threading.Condition()
+        lock = threading.Lock()
+        self._changed = threading.Condition(lock)
+        self._spare = threading.Condition(lock)  # for the second thread, which a lone request need not wake
         self._stopped = False
-        self._thread = threading.Thread(target=self._work, daemon=True, name="models")
+        self._busy = False  # whether the first thread is at work
+        self._threads = [threading.Thread(target=work, daemon=True, name="models") for work in (self._work, self._help)]
 
     def start(self) -> None:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         """No new work; what has begun is finished, as far as that takes no more than a few seconds."""
@@ -61,21 +73,36 @@ class Worker:
             for generation in self._generations:
                 generation.cancelled.set()
             self._changed.notify_all()
-        if self._thread.is_alive():
-            self._thread.join(5.0)
+            self._spare.notify_all()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(5.0)
 
     @property
     def waiting(self) -> int:
         return len(self._waiting) + len(self._generations)
 
     def submit(self, key: Hashable, call: Call, items: list[Any]) -> Future[list[Any]]:
-        """The answers of `call`, some time; refused at once where too many wait already."""
-        batch = _Batch(key, call, items, time.monotonic() + self.limits.seconds)
+        """The answers of `call`, some time, for a thread that waits; refused at once where too many wait already."""
+        future: Future[list[Any]] = Future()
+        self._queue(_Batch(key, call, items, time.monotonic() + self.limits.seconds, future))
+        return future
+
+    def ask(
+        self, key: Hashable, call: Call, items: list[Any], seconds: float, beside: bool = False
+    ) -> asyncio.Future[list[Any]]:
+        """The same for a coroutine, which waits so long. Its loop is woken once for all that were answered together."""
+        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self._queue(_Batch(key, call, items, time.monotonic() + seconds, future, beside))
+        return future
+
+    def _queue(self, batch: _Batch) -> None:
         with self._changed:
             self._must_have_room()
             self._waiting.append(batch)
             self._changed.notify()
-        return batch.future
+            if self._busy and batch.beside:
+                self._spare.notify()
 
     def generate(
         self, start: Callable[[], Iterator[Any]], tell: Callable[[Any, BaseException | None, bool], None]
@@ -95,11 +122,14 @@ class Worker:
     def _work(self) -> None:
         while True:
             with self._changed:
+                self._busy = False
                 while not (self._waiting or self._generations or self._stopped):
                     self._changed.wait()
                 if self._stopped and not self._waiting and not self._generations:
                     return
-                together = self._taken()
+                together, self._busy = self._taken(self._waiting), True
+                if self._waiting:
+                    self._spare.notify()
                 generation = self._generations.popleft() if self._generations else None
             if together:
                 self._answer(together)
@@ -107,51 +137,55 @@ class Worker:
                 with self._changed:
                     self._generations.append(generation)
 
-    def _taken(self) -> list[_Batch]:
-        """The request that waits longest, and others like it that fit into the same forward pass."""
-        if not self._waiting:
-            return []
-        together = [self._waiting.popleft()]
-        size = len(together[0].items)
-        for other in [batch for batch in self._waiting if batch.key == together[0].key]:
-            if size + len(other.items) <= self.limits.batch:
-                self._waiting.remove(other)
-                together.append(other)
-                size += len(other.items)
+    def _help(self) -> None:
+        while True:
+            with self._changed:
+                while not (able := [batch for batch in self._waiting if batch.beside] if self._busy else []):
+                    if self._stopped:
+                        return
+                    self._spare.wait()
+                together = self._taken(able)
+            self._answer(together)
+
+    def _taken(self, able: Sequence[_Batch]) -> list[_Batch]:
+        """Of those, the request that waits longest, and others like it that fit into the same forward pass."""
+        together: list[_Batch] = []
+        size = 0
+        for batch in [batch for batch in able if batch.key == able[0].key]:
+            if not together or size + len(batch.items) <= self.limits.batch:
+                self._waiting.remove(batch)
+                together.append(batch)
+                size += len(batch.items)
         return together
 
     def _answer(self, together: list[_Batch]) -> None:
         now = time.monotonic()
-        alive = []
+        alive: list[_Batch] = []
+        late: list[_Batch] = []
         for batch in together:
-            if not batch.future.set_running_or_notify_cancel():
-                continue
-            if batch.deadline < now:
-                batch.future.set_exception(Refused("The request waited too long. Try again later.", "LATE"))
-            else:
-                alive.append(batch)
+            if _wanted(batch.future):
+                (late if batch.deadline < now else alive).append(batch)
+        _tell([(batch, None, Refused("The request waited too long. Try again later.", "LATE")) for batch in late])
         if not alive:
             return
         self.metrics.add("batches")
         self.metrics.add("batched_requests", len(alive))
         try:
             answers = list(alive[0].call([item for batch in alive for item in batch.items]))
-        except Exception as error:
-            if len(alive) == 1:
-                alive[0].future.set_exception(error)
-            else:  # one text must not spoil the answers to others
-                for batch in alive:
-                    self._alone(batch)
+        except Exception as error:  # one text must not spoil the answers to others
+            _tell([(alive[0], None, error)] if len(alive) == 1 else [self._alone(batch) for batch in alive])
             return
+        outcomes: list[Outcome] = []
         for batch in alive:
-            batch.future.set_result(answers[: len(batch.items)])
+            outcomes.append((batch, answers[: len(batch.items)], None))
             answers = answers[len(batch.items) :]
+        _tell(outcomes)
 
-    def _alone(self, batch: _Batch) -> None:
+    def _alone(self, batch: _Batch) -> Outcome:
         try:
-            batch.future.set_result(list(batch.call(batch.items)))
+            return batch, list(batch.call(batch.items)), None
         except Exception as error:
-            batch.future.set_exception(error)
+            return batch, None, error
 
     def _advance(self, generation: Generation) -> bool:
         """One more step; False when it is over."""
@@ -169,3 +203,33 @@ class Worker:
         generation.tell(step, None, step is None)
         self.metrics.add("steps")
         return step is not None
+
+
+def _wanted(future: Future[Any] | asyncio.Future[Any]) -> bool:
+    """Whether somebody waits; a thread can then no longer cancel it."""
+    return future.set_running_or_notify_cancel() if isinstance(future, Future) else not future.cancelled()
+
+
+def _tell(outcomes: Sequence[Outcome]) -> None:
+    """Whoever waits hears of it; a loop once for all of its futures, which only it may settle."""
+    loops: defaultdict[asyncio.AbstractEventLoop, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        future = outcome[0].future
+        if isinstance(future, Future):
+            _settle([outcome])
+        else:
+            loops[future.get_loop()].append(outcome)
+    for loop, own in loops.items():
+        with suppress(RuntimeError):  # the server is closing
+            loop.call_soon_threadsafe(_settle, own)
+
+
+def _settle(outcomes: Sequence[Outcome]) -> None:
+    for batch, answers, error in outcomes:
+        if batch.future.cancelled():  # in the meantime
+            continue
+        if error is not None:
+            batch.future.set_exception(error)
+        else:
+            assert answers is not None
+            batch.future.set_result(answers)

@@ -29,12 +29,12 @@ class Shown(Protocol):
     def text(self) -> str: ...
 
 
-def page(inspections: Sequence[Shown]) -> str:
-    """One HTML file that holds all it needs, with any number of inspections."""
+def page(inspections: Sequence[Shown], back: tuple[str, str] | None = None) -> str:
+    """One HTML file that holds all it needs, with any number of inspections; on a server, with a link (address, text) back."""
     script = _resource("view.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return _environment().get_template("page.html.j2").render(
-        title=inspections[0].text, inspections=inspections, script=_as_is(script), digest=digest, css=_as_is(_resource("view.css"))
+        title=inspections[0].text, inspections=inspections, back=back, script=_as_is(script), digest=digest, css=_as_is(_resource("view.css"))
     )  # fmt: skip
 
 

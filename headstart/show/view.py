@@ -95,8 +95,8 @@ class Inspection:
     def picture(self) -> Picture:
         return picture(self.views)
 
-    def html(self) -> str:
-        return page([self])
+    def html(self, back: tuple[str, str] | None = None) -> str:
+        return page([self], back)
 
     def _repr_html_(self) -> str:
         return fragment([self])

@@ -18,7 +18,19 @@ from headstart.models.base import Base
 from headstart.models.heads import ClassHead, Model, Pooling
 from headstart.prompts import Prompt
 from headstart.targets.target import Scores, Target
-from headstart.text.batch import Batch, Batches, Numbers, Rng, RowBatches, blocks, by_length, each, in_order, pad
+from headstart.text.batch import (
+    Batch,
+    Batches,
+    Numbers,
+    Rng,
+    RowBatches,
+    blocks,
+    by_length,
+    each,
+    in_order,
+    little_padded,
+    pad,
+)
 from headstart.text.prompted import prompt_tokens, prompted_rows
 from headstart.text.read import Example
 from headstart.text.tokenizer import Tokenizer, TokenRows, rows_to_read
@@ -216,9 +228,10 @@ def pooled_by(
     """Each row under each pooling, (rows, D); the base reads the rows once for all of them."""
     model.eval()
     found = [torch.empty(len(rows), model.base.width, device=device) for _ in pools]
-    for part in by_length(rows.lengths, EVALUATED_AT_ONCE):
+    batches = by_length if model.base.skips_padding else little_padded
+    for part in batches(rows.lengths, EVALUATED_AT_ONCE):
         ids, mask = (t.to(device) for t in pad([rows[int(i)] for i in part], pad_id))
-        hidden = model.base(ids, mask).last
+        hidden = model.base.read(ids, mask)
         for vectors, pool in zip(found, pools, strict=True):
             vectors[torch.from_numpy(part)] = pool(hidden, mask)
     return found

@@ -21,6 +21,7 @@ from headstart.shapes import IGNORE
 from headstart.text.tokenizer import Stream, Tokenizer, TokenRows
 
 BUCKET = 50  # batches whose rows are sorted by length together
+PASS = 48  # tokens that a small model reads in the time that a forward pass takes beside its tokens; a large one fewer
 
 Ids = NDArray[np.int32]
 Numbers = NDArray[np.int64]  # of rows, or places in a stream
@@ -217,6 +218,24 @@ def by_length(lengths: Numbers, batch_size: int) -> list[Numbers]:
     """All row numbers once, shortest row first."""
     order = np.argsort(lengths, kind="stable")
     return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
+
+
+def little_padded(lengths: Numbers, batch_size: int) -> list[Numbers]:
+    """The batches of `by_length`, cut where their padding would take longer than another forward pass.
+
+    >>> [part.tolist() for part in little_padded(np.array([4, 100, 5, 99]), 64)]
+    [[3, 1], [0, 2]]
+    """
+    parts = []
+    for batch in by_length(lengths, batch_size):
+        sizes, last, padding = lengths[batch].tolist(), len(batch), 0
+        for i in range(len(batch) - 1, -1, -1):  # from the longest row on
+            padding += sizes[last - 1] - sizes[i]
+            if padding > PASS:
+                parts.append(batch[i + 1 : last])
+                last, padding = i + 1, 0
+        parts.append(batch[:last])
+    return parts
 
 
 def in_order(lengths: Numbers, batch_size: int, collate: Collate[B]) -> Sequence[B]:

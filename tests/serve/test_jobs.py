@@ -227,3 +227,46 @@ def test_an_uploaded_file_is_previewed_and_checked(client: TestClient, rows_csv:
     )
     assert client.delete(f"/api/files/{file}").status_code == 204
     assert client.get(f"/api/files/{file}/check").json()["error"]["code"] == "FILE_MISSING"
+
+
+def test_a_quick_lab_is_a_job_with_the_same_command(folder: Path, client_of: Callable[..., TestClient], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    client, begun = client_of(folder), list[tuple[list[str], Path]]()
+    jobs = client.app.app.state.studio.jobs
+    monkeypatch.setattr("headstart.serve.labs.missing_packs", lambda lab: [])
+    monkeypatch.setattr(
+        type(jobs), "start", lambda self, words, out: (begun.append((words, out)), self.registry.id_of(out))[1]
+    )
+    monkeypatch.setattr(type(jobs), "get", lambda self, wanted: {"id": wanted})
+    answer = client.post("/api/jobs", json={"verb": "lab", "lab": "pig-latin"})
+    out = folder / "labs" / "pig-latin-quick"
+    assert answer.status_code == 202, answer.text
+    assert begun == [(["lab", "run", "pig-latin", "--quick", f"--out={out}"], out)]
+    out.mkdir(parents=True)
+    assert client.post("/api/jobs", json={"verb": "lab", "lab": "pig-latin"}).json()["error"]["code"] == "RUN_EXISTS"
+
+
+@pytest.mark.parametrize(
+    ("lab", "status"), [("none", 404), ("../pig-latin", 422), ("pig-latin", 422), ("attention", 422)]
+)
+def test_a_lab_that_cannot_run_here_is_told(
+    folder: Path, client_of: Callable[..., TestClient], monkeypatch: pytest.MonkeyPatch, lab: str, status: int
+) -> None:
+    """One that is not there, one that needs a download, and one that is an assignment."""
+    monkeypatch.setenv("HEADSTART_CACHE", str(folder / "nothing"))
+    answer = client_of(folder).post("/api/jobs", json={"verb": "lab", "lab": lab})
+    assert answer.status_code == status, answer.text
+
+
+def test_a_lab_in_the_middle_goes_on_and_one_with_a_report_is_finished(folder: Path, client_of: Callable[..., TestClient]) -> None:  # fmt: skip
+    jobs = client_of(folder).app.app.state.studio.jobs
+    out = folder / "labs" / "mine"
+    (out / "steps").mkdir(parents=True)
+    wanted = jobs.start(
+        ["lab", "run", "none", "--quick", f"--out={out}"], out
+    )  # which is there already, and no such lab is
+    jobs.wait(wanted, 120)
+    assert jobs.get(wanted)["state"] == "failed"
+    assert "There is no lab 'none'" in jobs.get(wanted)["error"]["message"]
+    for name in ("lab.json", "report.html"):
+        (out / name).write_text("{}")
+    assert jobs.get(wanted)["state"] == "finished"

@@ -35,7 +35,9 @@ def listening(folder: Path, limits: Limits) -> Iterator[int]:
     """The server on a port, in a thread of this process."""
     port = free_port()
     app = make_app(Settings(folder, limits=limits, port=port))
-    config = uvicorn.Config(app, port=port, log_level="error", http=protocol(limits.header_seconds), ws="none")
+    config = uvicorn.Config(
+        app, port=port, log_level="error", http=protocol(limits.header_seconds, limits.header_bytes), ws="none"
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -73,12 +75,52 @@ def test_R11_a_connection_without_a_request_is_closed(made: Path, sent: bytes) -
             assert other.recv(12) == b"HTTP/1.1 200"
 
 
+def endless(port: int, begun: bytes, part: bytes, most: int) -> tuple[int, bytes]:
+    """How many bytes are taken of a request that never ends, and the last answer."""
+    with socket.create_connection(("127.0.0.1", port)) as one:
+        one.settimeout(10)
+        one.sendall(begun)
+        sent, told = 0, b""
+        try:
+            while sent < most:
+                one.sendall(part)
+                sent += len(part)
+            told = one.recv(1 << 16)
+        except OSError:  # closed
+            pass
+    return sent, told
+
+
+HEAD = b"POST /predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    ("begun", "part"),
+    [
+        (b"GET /", b"a" * 4096),
+        (HEAD + b"X-One: ", b"a" * 4096),
+        (HEAD, b"X-Many: 1\r\n" * 400),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX-Trailer: ", b"a" * 4096),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n", b"X-Trailer: 1\r\n" * 400),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n2;", b"a" * 4096),
+    ],
+    ids=["address", "one header", "many headers", "one trailer", "many trailers", "a chunk's extension"],
+)
+def test_R10_headers_that_do_not_end_are_not_kept(made: Path, begun: bytes, part: bytes) -> None:
+    with listening(made, Limits(header_seconds=60)) as port:
+        before = memory()
+        sent, _ = endless(port, begun, part, 64 << 20)
+        assert sent < 32 << 20  # what stands in the buffers of the two ends
+        assert memory() - before < 32 << 20
+        assert asyncio.run(asked(port, b"{}"))[0] == 422
+
+
 def test_R11_a_request_that_takes_too_long_is_answered(made: Path, client_of: Callable[..., TestClient]) -> None:
     client = client_of(made, limits=Limits(seconds=0.3))
     worker, hold = client.app.app.state.studio.worker, threading.Event()
     worker.submit("hold", lambda items: (hold.wait(60), items)[1], [1])
     began = time.monotonic()
-    answer = client.post("/predict", json={"inputs": "the soup was cold"})
+    answer = client.post("/embed", json={"inputs": "the soup was cold"})
     hold.set()
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "LATE")
     assert answer.headers["retry-after"] == "1"
@@ -160,6 +202,29 @@ def test_R19_every_dependency_is_pinned() -> None:
     lines = [line for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines() if line.strip() and line[0] != "#"]  # fmt: skip
     assert [line for line in lines if not re.match(r"[\w.-]+==[\w.+-]+", line)] == []
     assert names - {line.partition("==")[0].lower().replace("_", "-") for line in lines} == set()
+
+
+def test_R19_what_the_server_brings_is_locked_by_hashes() -> None:
+    """Every package that the extra has in the end, in the version of constraints.txt, with a hash at the least."""
+    from importlib.metadata import requires
+
+    from packaging.requirements import Requirement
+
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]["serve"]
+    left, needed = [Requirement(one).name for one in extra], set[str]()
+    while left:
+        if (name := left.pop().lower().replace("_", "-")) not in needed:
+            needed.add(name)
+            more = map(Requirement, requires(name) or [])
+            left += [one.name for one in more if one.marker is None or one.marker.evaluate({"extra": ""})]
+    text = (ROOT / "requirements-serve.txt").read_text("utf-8").replace("\\\n", "")
+    lines = [line.split() for line in text.splitlines() if line and line[0] != "#"]
+    assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", word) for _, *hashes in lines for word in hashes)
+    assert all(hashes for _, *hashes in lines)
+    names = {pin.partition("==")[0].lower().replace("_", "-") for pin, *_ in lines}
+    assert needed <= names
+    pinned = {line.strip().lower() for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines()}
+    assert {pin.lower() for pin, *_ in lines} <= pinned
 
 
 def test_R19_importing_the_server_connects_nowhere() -> None:

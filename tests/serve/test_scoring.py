@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import threading
@@ -183,6 +184,81 @@ def test_requests_for_one_model_are_answered_in_one_pass(worker: Worker) -> None
     let_go.set()
     assert [f.result(10) for f in futures] == [[2 * i, 2 * i + 2] for i in range(20)]
     assert passes == [40]
+
+
+def test_a_loop_is_woken_once_for_what_was_answered_together(worker: Worker) -> None:
+    async def ask() -> tuple[list[list[int]], int]:
+        loop, woken = asyncio.get_running_loop(), list[Any]()
+        wake = loop.call_soon_threadsafe
+        loop.call_soon_threadsafe = lambda call, *given: (woken.append(given), wake(call, *given))[1]  # type: ignore[method-assign]
+        let_go = held(worker)
+        futures = [worker.ask("same", lambda items: items, [i], 60) for i in range(20)]
+        futures[3].cancel()  # a client that has gone
+        let_go.set()
+        return [await f for i, f in enumerate(futures) if i != 3], len(woken)
+
+    answers, woken = asyncio.run(ask())
+    assert answers == [[i] for i in range(20) if i != 3]
+    assert woken == 1
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_what_only_reads_a_model_is_answered_while_another_pass_goes_on(worker: Worker, beside: bool) -> None:
+    async def ask() -> tuple[list[bool], list[list[int]]]:
+        let_go = held(worker)
+        futures = [worker.ask("same", lambda items: items, [i], 60, beside) for i in range(3)]
+        done, _ = await asyncio.wait(futures, timeout=2 if beside else 0.3)
+        before = [future in done for future in futures]
+        let_go.set()
+        return before, [await future for future in futures]
+
+    before, answers = asyncio.run(ask())
+    assert before == [beside] * 3
+    assert answers == [[0], [1], [2]]
+
+
+def test_two_passes_of_a_classifier_at_once_give_the_answers_of_one(shared: TestClient) -> None:
+    """Many threads ask for texts of different lengths; each gets the probabilities that it gets alone."""
+    texts = [" ".join(TEXTS[: 1 + i % 5]) for i in range(40)]
+    alone = [shared.post("/predict", json={"inputs": text, "model": "tuned"}).json() for text in texts]
+    with ThreadPoolExecutor(16) as pool:
+        found = list(
+            pool.map(lambda text: shared.post("/predict", json={"inputs": text, "model": "tuned"}).json(), texts)
+        )
+    for one, other in zip(alone, found, strict=True):
+        assert {x["label"]: x["score"] for x in one} == pytest.approx({x["label"]: x["score"] for x in other}, abs=1e-5)
+
+
+def test_who_waited_too_long_in_the_queue_is_told(worker: Worker) -> None:
+    async def ask() -> list[int]:
+        let_go = held(worker)
+        future = worker.ask("same", lambda items: items, [1], 0.01)
+        time.sleep(0.05)
+        let_go.set()
+        return await future
+
+    with pytest.raises(Refused, match="waited too long"):
+        asyncio.run(ask())
+
+
+@pytest.mark.parametrize("sent", [b"", b"{", b"[]", b'{"inputs": 1}', b'{"inputs": "a", "more": 1}', b'{"inputs": "\xff"}', b'{"inputs": "\\ud800"}'])  # fmt: skip
+def test_what_predict_cannot_read_is_told(shared: TestClient, sent: bytes) -> None:
+    answer = shared.post("/predict", content=sent, headers={"content-type": "application/json"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "REQUEST"), answer.text
+    assert "\\u" not in answer.json()["error"]["message"]
+
+
+def test_predict_has_one_function_behind_both_of_its_routes(shared: TestClient) -> None:
+    """The route ahead of the others, and the one that the schema describes."""
+    routes = shared.app.app.router.routes
+    answers = [shared.post("/predict", json={"inputs": TEXTS[:3], "model": "tuned"}).json()]
+    ahead = routes.pop(0)
+    try:
+        answers.append(shared.post("/predict", json={"inputs": TEXTS[:3], "model": "tuned"}).json())
+    finally:
+        routes.insert(0, ahead)
+    assert answers[0] == answers[1]
+    assert 'route="/predict"' in shared.get("/metrics").text
 
 
 def test_a_pass_has_no_more_texts_than_fit_and_no_others(worker: Worker) -> None:

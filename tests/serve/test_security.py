@@ -209,6 +209,37 @@ def test_R5_following_a_link_is_allowed_but_framing_and_posting_are_not(shared: 
     assert send(shared, "POST", "/api/jobs", headers=link).status_code == 403
 
 
+def test_R15_the_notices_of_a_study_name_no_path(folder: Path, client_of: Callable[..., TestClient]) -> None:
+    results = json.loads((folder / "study" / "results.json").read_text())
+    place = folder / "files" / ("0" * 64) / "rows.csv"
+    results["notices"] = [f"{place}: the columns are separated by semicolons."]
+    (folder / "study" / "results.json").write_text(json.dumps(results))
+    client = client_of(folder)
+    (study,) = (entry["id"] for entry in client.get("/api/runs").json() if entry["name"] == "study")
+    page, data = client.get(f"/studies/{study}"), client.get(f"/api/studies/{study}")
+    assert (page.status_code, data.status_code) == (200, 200)
+    assert "rows.csv: the columns are separated by semicolons." in page.text
+    assert data.json()["notices"] == ["rows.csv: the columns are separated by semicolons."]
+    assert str(folder) not in page.text + data.text
+
+
+def test_R5_a_link_of_another_origin_comes_again_with_its_cookie(shared: TestClient) -> None:
+    """The browser keeps a strict cookie back from such a link, and sends it when the page asks again."""
+    link = {
+        "sec-fetch-site": "cross-site",
+        "sec-fetch-mode": "navigate",
+        "sec-fetch-dest": "document",
+        "accept": "text/html",
+    }
+    nobody = {**link, "authorization": ""}
+    again = '<meta http-equiv="refresh" content="0">'
+    first, second = (
+        shared.get("/labs", headers={**nobody, "sec-fetch-site": site}) for site in ("cross-site", "same-origin")
+    )
+    assert (first.status_code, again in first.text) == (401, True)
+    assert (second.status_code, again in second.text) == (401, False)  # so that it ends
+
+
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "", "text/json"]
 )

@@ -40,6 +40,8 @@ function show(job) {
     $("bar").value = progress.finished / progress.total;
     $("left").textContent = `, ${progress.finished} of ${progress.total} cells` + (running && progress.seconds_left !== null ? `, about ${time(progress.seconds_left)} left` : "");
   }
+  else if (running) $("bar").removeAttribute("value");  // at work, and nobody knows how far
+  else $("bar").value = 0;
   if (job.state === "finished") $("bar").value = 1;
   if ($("stop")) $("stop").hidden = !running;
   if ($("resume")) $("resume").hidden = running || job.state === "finished";

@@ -10,6 +10,12 @@ function options(select, names, chosen, none) {
   if (chosen) select.value = chosen;
 }
 
+// What the command line calls by a flag is a box on this page.
+function named(text) {
+  for (const [flag, box] of [["--skip-blank", "skip-blank"], ["--clean-labels", "clean-labels"]]) text = text.replace(flag, `“${$(box).closest("label").textContent.trim()}” below`);
+  return text;
+}
+
 async function known() {
   const files = await ask("GET", "/api/files");
   $("known-part").hidden = !files.length;
@@ -49,15 +55,31 @@ function suggest(found, task) {
   for (const arm of document.querySelectorAll("input[name=arm]")) if (["frozen", "full", "bi-encoder"].includes(arm.value)) arm.checked = false;
 }
 
+// Where no column has a usual name, a person chooses; what does not rest on the columns waits.
+async function choose(error, columns) {
+  const names = error.code === "DATA_COLUMNS" && !columns.text_column ? await ask("GET", `/api/files/${file}/columns`) : [];
+  if (names.length < 2) throw error;
+  options($("text-column"), names, "", "choose");
+  options($("label-column"), names, columns.label_column || "", "found by its name");
+  $("counts").textContent = "";
+  $("warnings").hidden = $("preview").hidden = $("task-part").hidden = true;
+  $("check-part").hidden = false;
+  $("plan-part").hidden = true;
+  $("text-column").focus();
+  throw new Error("Which column has the texts? None has a usual name, such as text, sentence or review. Choose it below.");
+}
+
 async function check(columns = {}) {
   const query = new URLSearchParams(columns).toString();
-  const found = await ask("GET", `/api/files/${file}/check${query ? `?${query}` : ""}`);
+  let found;
+  try { found = await ask("GET", `/api/files/${file}/check${query ? `?${query}` : ""}`); } catch (error) { return await choose(error, columns); }
+  $("preview").hidden = $("task-part").hidden = false;
   options($("text-column"), found.columns, found.text_column);
   options($("label-column"), found.columns, found.label_column, found.label_column ? "" : "none");
   const part = found.check.splits.train;
   const labels = Object.entries(part.labels).slice(0, 12).map(([name, count]) => `${shown(name) || "(none)"} ${count}`);
   $("counts").textContent = `${part.rows} rows${labels.length ? "; " : ""}${labels.join(", ")}.`;
-  $("warnings").replaceChildren(...[...found.notes, ...found.check.warnings].map((text) => make("li", shown(text))));
+  $("warnings").replaceChildren(...[...found.notes, ...found.check.warnings].map((text) => make("li", shown(named(text)))));
   $("warnings").hidden = !$("warnings").children.length;
   task = columns.task ? task : found.task;
   $("task").value = found.task;
@@ -75,7 +97,7 @@ async function check(columns = {}) {
 }
 
 async function guarded(work) {
-  try { complain(null); await work(); } catch (error) { complain(error); }
+  try { complain(null); await work(); } catch (error) { error.message = named(error.message); complain(error); }
 }
 
 function body() {
@@ -98,8 +120,8 @@ if ($("new")) {
     const made = await uploaded($("file"), $("upload"));
     if (!made) return;
     file = made.id;
-    await check();
     await known();
+    await check();
   }));
   if ($("file").files.length) $("file").dispatchEvent(new Event("change"));  // chosen before this script was there
   $("known").addEventListener("change", () => guarded(async () => { file = $("known").value || null; $("remove").disabled = !file; if (file) await check(); }));

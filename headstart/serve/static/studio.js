@@ -23,7 +23,7 @@ export async function ask(method, path, body, more = {}) {
   const json = (answer.headers.get("content-type") || "").startsWith("application/json");
   const named = /filename="([^"]*)"/.exec(answer.headers.get("content-disposition") || "");
   const found = answer.status === 204 ? null : json ? await answer.json() : new File([await answer.blob()], named ? named[1] : "file");
-  if (!answer.ok) throw new Error(found && found.error ? found.error.message : `The server answered ${answer.status}.`);
+  if (!answer.ok) throw Object.assign(new Error(found && found.error ? found.error.message : `The server answered ${answer.status}.`), { code: found && found.error ? found.error.code : "" });
   return found;
 }
 
@@ -42,6 +42,7 @@ export function complain(error) {
   const place = $("error");
   place.textContent = error ? shown(error.message) : "";
   place.hidden = !error;
+  if (error) place.scrollIntoView({ block: "nearest" });  // whoever pressed a button far below would not see it
 }
 
 export function time(seconds) {
