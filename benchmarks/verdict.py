@@ -100,21 +100,24 @@ def ask(folder: Path, args: argparse.Namespace) -> Question:
     return Question(str(folder / "data"), base, args.seeds, args.least_steps, str(find_base(base)), args.epochs)
 
 
-def ours(question: Question, out: Path) -> Taken:
-    words = [f"{question.data}/labelled.csv", "--test", f"{question.data}/test.csv", "--base", question.base]
+def comparison(question: Question, out: Path) -> list[str]:
+    words = ["compare", f"{question.data}/labelled.csv", "--test", f"{question.data}/test.csv", "--base", question.base]
     words += ["--arms", ",".join(["tfidf", *ARMS]), "--seeds", str(question.seeds), "--out", str(out)]
     words += ["--rates", ",".join(map(str, RATES)), "--epochs", str(question.epochs)]
-    words += ["--batch-size", str(question.batch), "--set", f"least_steps={question.steps}", "--quiet", "--yes"]
-    shown, *spent = _timed([sys.executable, "-m", "headstart", "compare", *words, "--json"])
+    return [*words, "--batch-size", str(question.batch), "--set", f"least_steps={question.steps}", "--quiet", "--yes"]
+
+
+def ours(question: Question, out: Path) -> Taken:
+    shown, spent = _timed([sys.executable, "-m", "headstart", *comparison(question, out), "--json"])
     return Taken(*spent, {arm["name"]: arm["mean"] for arm in json.loads(shown)["arms"]})
 
 
 def theirs(question: Question) -> Taken:
-    shown, *spent = _timed([sys.executable, "-m", "benchmarks.verdict", "--peer", json.dumps(asdict(question))])
+    shown, spent = _timed([sys.executable, "-m", "benchmarks.verdict", "--peer", json.dumps(asdict(question))])
     return Taken(*spent, json.loads(shown.splitlines()[-1]))
 
 
-def _timed(words: list[str]) -> tuple[str, float, float, float]:
+def _timed(words: list[str]) -> tuple[str, tuple[float, float, float]]:
     """What a process prints, its seconds, its processor seconds and its peak memory in megabytes."""
     began = time.perf_counter()
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
@@ -123,7 +126,7 @@ def _timed(words: list[str]) -> tuple[str, float, float, float]:
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, " ".join(words)
-    return shown, time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+    return shown, (time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
 def _headstart(*words: str) -> None:
@@ -192,7 +195,8 @@ def _trained(
     best: dict[str, Any] = {"accuracy": -1.0}
 
     class KeepBest(transformers.TrainerCallback):
-        def on_evaluate(self, *_: Any, metrics: dict[str, float], **__: Any) -> None:
+        def on_evaluate(self, *_: Any, **told: Any) -> None:
+            metrics = told["metrics"]
             if metrics["eval_accuracy"] > best["accuracy"]:
                 weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
                 best.update(accuracy=metrics["eval_accuracy"], weights=weights)
