@@ -13,17 +13,17 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import os
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
 import numpy as np
+
+from benchmarks.timing import spent_by
 
 RATES = (1e-4, 3e-4, 1e-3)
 ARMS = ("scratch", "frozen", "full")
@@ -108,25 +108,13 @@ def comparison(question: Question, out: Path) -> list[str]:
 
 
 def ours(question: Question, out: Path) -> Taken:
-    shown, spent = _timed([sys.executable, "-m", "headstart", *comparison(question, out), "--json"])
+    shown, spent = spent_by([sys.executable, "-m", "headstart", *comparison(question, out), "--json"])
     return Taken(*spent, {arm["name"]: arm["mean"] for arm in json.loads(shown)["arms"]})
 
 
 def theirs(question: Question) -> Taken:
-    shown, spent = _timed([sys.executable, "-m", "benchmarks.verdict", "--peer", json.dumps(asdict(question))])
+    shown, spent = spent_by([sys.executable, "-m", "benchmarks.verdict", "--peer", json.dumps(asdict(question))])
     return Taken(*spent, json.loads(shown.splitlines()[-1]))
-
-
-def _timed(words: list[str]) -> tuple[str, tuple[float, float, float]]:
-    """What a process prints, its seconds, its processor seconds and its peak memory in megabytes."""
-    began = time.perf_counter()
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        shown = process.stdout.read()
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, " ".join(words)
-    return shown, (time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
 def _headstart(*words: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import importlib
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ import typer.main
 
 from benchmarks import (
     buckets,
+    bulk,
+    check,
     estimates,
     frozen,
     generation,
@@ -154,6 +158,7 @@ COMMANDS = {
     "large_text": large_text.pretraining(HERE, HERE),
     "scaling": scaling.pretraining(scaling.Setting("micro", 1, 1), HERE, HERE, 2),
     "scaling, a study": scaling.study(HERE, HERE, 2),
+    "bulk": [*bulk.commands(HERE, HERE, 1)[bulk.OURS][3:], "out.csv"],
     "verdict": verdict.comparison(verdict.Question("data", "base", 1, 2, "base", 1), HERE),
 }
 
@@ -206,3 +211,83 @@ def test_flipped_labels_are_listed_by_all() -> None:
     found = dict(label_audit.compared(sure[None, None], noisy))
     assert len(found) == 5
     assert (found["audit"] == wrong).all()
+
+
+TABLE = """# Speed
+
+{machine}, 2 threads, torch 2.13.0. Median of 5 samples, the two taken in turn in one
+process.
+
+| what | peer | Headstart | peer | ratio (range) | share of GEMM peak, ours / peer |
+|---|---|---|---|---|---|
+| gpt | nanoGPT | 4,097 | 1,524 | **{gpt:.2f}** (2.33 to 2.77) | 40% / 15% |
+| classic, memory | nn.TransformerEncoder | 773 MB | 2,951 MB | **{memory:.2f}** | |
+| loss by epoch 0.69 | Trainer | 3.1 | 1.3 | **{trainer:.2f}** ({lowest:.2f} to {highest:.2f}) | documents a second |
+"""
+BEFORE = {"gpt": 2.69, "memory": 3.82, "trainer": 2.38}
+
+
+def table(**ratios: float) -> str:
+    found = BEFORE | ratios
+    return TABLE.format(machine="x", lowest=found["trainer"] - 0.01, highest=found["trainer"] + 0.02, **found)
+
+
+@pytest.mark.parametrize(
+    ("changed", "fell"),
+    [
+        ({}, []),
+        ({"gpt": 2.90, "memory": 5.0}, []),  # faster
+        ({"gpt": 2.40}, []),  # within the range
+        ({"gpt": 2.34}, []),  # out of what it varied before, and within what it varies here
+        ({"gpt": 2.20, "trainer": 2.0}, ["loss by epoch 0.69"]),
+        ({"trainer": 2.28}, []),  # 4 %
+        ({"memory": 3.70}, []),
+        ({"memory": 3.60}, ["classic, memory"]),
+        ({"gpt": 1.0, "memory": 1.0, "trainer": 1.0}, ["classic, memory", "loss by epoch 0.69"]),
+    ],
+)
+def test_a_ratio_that_fell_by_more_than_the_noise_is_named(changed: dict[str, float], fell: list[str]) -> None:
+    found, told = check.judged(table(), table(**changed))
+    assert [what for what, _ in found] == fell
+    assert [line.partition(",")[0] for line in told[:-1]] == [f"fell: {what.partition(',')[0]}" for what in fell]
+    assert told[-1] == f"3 ratios compared, {len(fell)} fell by more than the noise seen"
+
+
+def test_a_row_that_is_gone_and_another_machine_are_told() -> None:
+    last = table()
+    fresh = "\n".join(line for line in last.replace("x, 2", "y, 2").splitlines() if "nanoGPT" not in line)
+    found, told = check.judged(last, fresh)
+    assert not found
+    assert told[0] == "not measured: gpt, nanoGPT"
+    assert "another machine: y, 2 threads, torch 2.13.0, before x," in told[1]
+
+
+def test_the_last_table_is_read_as_it_was_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    last = str(check.latest(Path(check.__file__).parent))
+    monkeypatch.setattr("sys.argv", ["check", "--last", last, "--fresh", last])
+    with pytest.raises(SystemExit, match="0"):
+        check.main()
+    assert re.search(r"(\d+) ratios compared, 0 fell", capsys.readouterr().out)[1] >= "16"  # type: ignore[index]
+
+
+def test_a_table_labelled_by_the_pipeline_is_whole(tmp_path: Path, bert: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.AutoConfig.from_pretrained(bert)
+    transformers.BertForSequenceClassification(config).save_pretrained(tmp_path / "model")
+    (tmp_path / "model" / "tokenizer.json").write_bytes((bert / "tokenizer.json").read_bytes())
+    told = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>", "model_max_length": 24}
+    (tmp_path / "model" / "tokenizer_config.json").write_text(json.dumps(told))
+    reviews = [("I hold a dog. She rubs the cat! I hold a dog.",), ("They see.<br />A bird",)]
+    bulk.write(tmp_path / "reviews.csv", ("text",), reviews)
+    texts = list(bulk.sentences(tmp_path / "reviews.csv"))
+    assert texts == ["I hold a dog.", "She rubs the cat!", "They see.", "A bird"]
+    bulk.write(tmp_path / "rows.csv", ("number", "text"), enumerate(texts))
+    answers = []
+    for chunk in bulk.WAYS.values():
+        bulk.by_pipeline(str(tmp_path / "model"), tmp_path / "rows.csv", tmp_path / "out.csv", chunk, 1)
+        rows = list(bulk.read(tmp_path / "out.csv"))
+        assert [row["text"] for row in rows] == texts
+        answers.append([row["label"] for row in rows])
+    assert answers[0] == answers[1]
