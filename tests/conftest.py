@@ -145,7 +145,7 @@ def elsewhere() -> Callable[..., HuggingFaceConfig]:
     return make
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session", autouse=True)
 def built_once() -> Iterator[None]:
     """The runner builds the command line anew at every call, which takes longer than most verbs."""
     with pytest.MonkeyPatch.context() as patch:
