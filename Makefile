@@ -18,7 +18,7 @@ demo: setup  ## pretrain, fine-tune and compare on public film reviews (about fi
 	$(BIN)/headstart demo
 
 test: setup  ## the fast tests (about twelve minutes)
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 browser:  ## install Chromium, which the tests of pages use (Debian, Ubuntu)
 	command -v chromium || (apt-get update -qq && apt-get install -y -qq chromium)
