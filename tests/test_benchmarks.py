@@ -22,6 +22,7 @@ from benchmarks import (
     estimates,
     frozen,
     generation,
+    growth,
     images,
     label_audit,
     labelling,
@@ -187,6 +188,15 @@ def test_a_large_text_has_the_size_that_was_asked_for(tmp_path: Path, monkeypatc
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) == 3000
     for code in (large_text.OURS, large_text.PEER, serving.OURS, serving.PLAIN):
         compile(code, "code", "exec")
+
+
+@pytest.mark.parametrize("name", growth.CASES)
+def test_a_case_of_growth_is_measured(name: str, tmp_path: Path) -> None:
+    case = growth.CASES[name]
+    small = {"rows": 100, "words": 4000, "seeds": 5, "classes": 2, "context": 8, "tokens": 3}[case.of]
+    taken = growth.measure(case, small, tmp_path)
+    assert taken.seconds > 0
+    assert "| **1.00** (1.00) |" in growth.line(name, case, (1, 2), [growth.Taken(1, 1), growth.Taken(2, 1)])
 
 
 def test_images_are_made(tmp_path: Path) -> None:
