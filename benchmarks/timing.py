@@ -15,8 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -62,6 +60,8 @@ def compare(ours: Callable[[], object], theirs: Callable[[], object], samples: i
 
 def gemm_peak() -> float:
     """GFLOP/s of a large square product, the best of three."""
+    import torch  # here, so that what needs none starts without it
+
     a, b = torch.randn(1536, 1536), torch.randn(1536, 1536)
     return max(2 * 1536**3 / timed(lambda: a @ b) / 1e9 for _ in range(3))
 
