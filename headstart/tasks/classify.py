@@ -216,7 +216,7 @@ def pooled_by(
     """Each row under each pooling, (rows, D); the base reads the rows once for all of them."""
     model.eval()
     found = [torch.empty(len(rows), model.base.width, device=device) for _ in pools]
-    for part in by_length(rows.lengths, EVALUATED_AT_ONCE):
+    for part in reversed(by_length(rows.lengths, EVALUATED_AT_ONCE)):  # the memory of long rows serves shorter ones
         ids, mask = (t.to(device) for t in pad([rows[int(i)] for i in part], pad_id))
         hidden = model.base(ids, mask).last
         for vectors, pool in zip(found, pools, strict=True):
