@@ -18,7 +18,7 @@ demo: setup  ## pretrain, fine-tune and compare on public film reviews (about fi
 	$(BIN)/headstart demo
 
 test: setup  ## the fast tests (about twelve minutes)
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 browser:  ## install Chromium, which the tests of pages use (Debian, Ubuntu)
 	command -v chromium || (apt-get update -qq && apt-get install -y -qq chromium)
@@ -39,6 +39,9 @@ format: setup  ## let ruff mend style and layout
 bench: setup  ## measure speed against named peers; writes benchmarks/
 	$(BIN)/python -m benchmarks
 
+bench-check: setup  ## measure speed, and name the ratios that fell by more than the noise of the last table
+	$(BIN)/python -m benchmarks.check
+
 docs: setup  ## build the pages of docs/ into build/site; a broken link is an error
 	$(BIN)/mkdocs build --strict
 
@@ -55,4 +58,4 @@ labs: setup  ## run the six labs (hours; DATA=DIR holds their data), write docs/
 clean:  ## remove what the targets above made
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis runs/demo runs/demo-quick
 
-.PHONY: help setup demo test browser test-all check format bench docs package labs clean
+.PHONY: help setup demo test browser test-all check format bench bench-check docs package labs clean

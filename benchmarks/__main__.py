@@ -13,6 +13,7 @@ from datetime import date
 from pathlib import Path
 
 import torch
+import transformers
 
 from benchmarks import buckets, frozen, generation, images, language, looking, translation
 from benchmarks.timing import timed
@@ -31,7 +32,7 @@ def main() -> None:
     lines = [
         f"# Speed, {date.today()}",
         "",
-        f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}. Median of {args.samples} samples, the two taken in turn in one",
+        f"{processor()}, {torch.get_num_threads()} threads, torch {torch.__version__}, transformers {transformers.__version__}. Median of {args.samples} samples, the two taken in turn in one",
         "process; the ratio is the peer's time over ours, median and range. Tokens a second (training, generation) or texts",
         "a second (fine-tuning). Same weights, tokens and dropout; losses compared before timing (within 0.0001).",
         "",
@@ -52,6 +53,15 @@ def main() -> None:
     ]
     args.out.write_text("\n".join(lines) + "\n", "utf-8")
     print("\n".join(lines))  # noqa: T201
+
+
+def processor() -> str:
+    """Its name, and the widest vectors that it has: gains of one need not hold on another."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    flags = facts.get("flags", "").split()
+    vectors = next((name for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2")) if flag in flags), "")
+    return " ".join(filter(None, (facts.get("model name", platform.machine()).replace(",", ""), vectors)))
 
 
 if __name__ == "__main__":

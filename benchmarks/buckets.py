@@ -25,7 +25,8 @@ def row(samples: int) -> str:
     target = torch.from_numpy(rng.integers(0, 2, ROWS))
     cfg = TransformerConfig.model_validate({"preset": "gpt", "size": "micro", "vocab": 8192, "context": CONTEXT})
     torch.manual_seed(0)
-    model, task = build_model(cfg, HeadSpec("classify", ("a", "b"))).train(), Classify(2)
+    spec = HeadSpec("classify", ("a", "b"))
+    model, task = build_model(cfg, spec).train(), Classify(spec.target, "accuracy")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
     def epoch(plan: Callable[[], Sequence[Numbers]]) -> None:

@@ -20,6 +20,7 @@ from benchmarks.timing import timed
 from headstart.hub.packs import get_pack
 
 TOWER = "efficientnet-lite0"
+TRAIN = f"match train pictures --image {TOWER} --epochs 1 --out run --quiet"
 HEADSTART = [sys.executable, "-m", "headstart"]
 
 
@@ -29,11 +30,10 @@ def line(samples: int, images: int = 1000) -> str:
         get_pack(name)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        _make(folder / "pictures", images)
+        make_images(folder / "pictures", images)
         rows = [f"{i}.jpg,picture number {i}" for i in range(40)]
         (folder / "pictures" / "pairs.csv").write_text("\n".join(["file,caption", *rows]) + "\n", "utf-8")
-        train = f"match train pictures --image {TOWER} --epochs 1 --out run --quiet"
-        subprocess.run([*HEADSTART, *train.split()], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([*HEADSTART, *TRAIN.split()], cwd=folder, check=True, stdout=subprocess.DEVNULL)
         search = [*HEADSTART, "search", "pictures", "a dog in the snow", "--model", "run", "--quiet"]
 
         def seconds() -> float:
@@ -49,7 +49,7 @@ def line(samples: int, images: int = 1000) -> str:
     )
 
 
-def _make(folder: Path, images: int) -> None:
+def make_images(folder: Path, images: int) -> None:
     folder.mkdir()
     rng = np.random.default_rng(0)
     for i in range(images):

@@ -46,7 +46,7 @@ def our_step(model: Model, batch: Batch) -> Step:
     def step() -> float:
         total, count = model.head.loss(model.features(batch.ids, batch.mask), batch.target)
         total.backward()
-        torch._foreach_mul_([p.grad for p in parameters], 1 / count)
+        torch._foreach_mul_([p.grad for p in parameters if p.grad is not None], 1 / count)
         optimizer.step()
         optimizer.zero_grad()
         return float(total.detach()) / count
@@ -71,6 +71,8 @@ def plain_step(logits: Callable[[Tensor], Tensor], module: nn.Module, batch: Bat
 class Tutorial(nn.Module):
     """The language model of PyTorch's transformer tutorial."""
 
+    positions: Tensor
+
     def __init__(self, cfg: TransformerConfig) -> None:
         super().__init__()
         layer = nn.TransformerEncoderLayer(cfg.width, cfg.heads, cfg.ff, cfg.dropout, batch_first=True)
@@ -78,12 +80,12 @@ class Tutorial(nn.Module):
         self.drop = nn.Dropout(cfg.dropout)
         self.encoder = nn.TransformerEncoder(layer, cfg.layers, enable_nested_tensor=False)
         self.head = nn.Linear(cfg.width, cfg.vocab)
-        self.register_buffer("waves", sinusoids(cfg.context, cfg.width))
+        self.register_buffer("positions", sinusoids(cfg.context, cfg.width))
         self.scale = cfg.width**0.5
 
     def forward(self, ids: Tensor) -> Tensor:
         square = nn.Transformer.generate_square_subsequent_mask(ids.size(1))
-        x = self.drop(self.tokens(ids) * self.scale + self.waves[: ids.size(1)])
+        x = self.drop(self.tokens(ids) * self.scale + self.positions[: ids.size(1)])
         return self.head(self.encoder(x, mask=square, is_causal=True))
 
 
@@ -95,7 +97,7 @@ def build(shape: dict[str, Any]) -> tuple[Model, TransformerConfig, Batch]:
     return build_model(cfg, HeadSpec("language")), cfg, Batch(ids[:, :-1].contiguous(), mask, ids[:, 1:].contiguous())
 
 
-def peer(model: Model, cfg: TransformerConfig) -> tuple[nn.Module, Callable[[Tensor], Tensor]]:
+def peer(model: Model, cfg: TransformerConfig) -> tuple[Any, Callable[[Tensor], Tensor]]:
     """Torch's or transformers' own model with the weights of ours."""
     if cfg.preset == "classic":
         theirs: nn.Module = Tutorial(cfg)

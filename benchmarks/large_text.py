@@ -80,10 +80,13 @@ def peak(command: list[str], env: dict[str, str]) -> tuple[float, float]:
     return usage.ru_maxrss * 1024 / 1e9, time.perf_counter() - began
 
 
+def pretraining(corpus: Path, out: Path) -> list[str]:
+    return ["pretrain", str(corpus), "--out", str(out), "--steps", "50", "--size", "nano", "--threads", "1", "--quiet"]  # fmt: skip
+
+
 def pretrained(corpus: Path, scratch: Path) -> tuple[float, float]:
-    out = scratch / f"run-{corpus.name}"
-    command = [sys.executable, "-m", "headstart", "pretrain", str(corpus), "--out", str(out), "--steps", "50", "--size", "nano", "--threads", "1", "--quiet"]  # fmt: skip
-    return peak(command, {"HEADSTART_CACHE": str(scratch / f"cache-{corpus.name}")})
+    words = pretraining(corpus, scratch / f"run-{corpus.name}")
+    return peak([sys.executable, "-m", "headstart", *words], {"HEADSTART_CACHE": str(scratch / f"cache-{corpus.name}")})
 
 
 def seconds_of(python: str, code: str, *words: str, **env: str) -> tuple[float, int]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from benchmarks.timing import timed
 
 TEXT = " ".join(f"word{i}" for i in range(29))  # and the start token
+MADE = "pretrain corpus.txt --out run --unit line --tokenizer word --steps 2 --quiet --set data.valid_fraction=0"
 HEADSTART = [sys.executable, "-m", "headstart"]
 
 
@@ -22,10 +23,7 @@ def line(samples: int) -> str:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "corpus.txt").write_text("\n".join([TEXT] * 100), "utf-8")
-        made = (
-            "pretrain corpus.txt --out run --unit line --tokenizer word --steps 2 --quiet --set data.valid_fraction=0"
-        )
-        subprocess.run([*HEADSTART, *made.split()], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([*HEADSTART, *MADE.split()], cwd=folder, check=True, stdout=subprocess.DEVNULL)
         told = []
         for flags in ([], ["--html", "seen.html"], ["--png", "seen.png"]):
             command = [*HEADSTART, "inspect", "run", TEXT, *flags]

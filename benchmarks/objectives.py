@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import torch
@@ -38,21 +39,21 @@ def main() -> None:
     lines = [
         f"| objective, {args.size}, vocabulary 8,192, 32 x 128 tokens | tokens a second | GFLOP an update | share of GEMM peak (range) |",
         "|---|---:|---:|---|",
-        *rows(args.samples, args.size),
+        *rows(args.samples, args.size, str(get_pack("movie-reviews"))),
     ]
     print("\n".join(lines))  # noqa: T201
 
 
-def rows(samples: int, size: str) -> list[str]:
-    return [_row(objective, _settings(objective, size), samples) for objective in get_args(Objective)]
+def rows(samples: int, size: str, corpus: str, objectives: Sequence[str] = get_args(Objective)) -> list[str]:
+    return [_row(objective, _settings(objective, size, corpus), samples) for objective in objectives]
 
 
-def _settings(objective: str, size: str) -> PretrainConfig:
+def _settings(objective: str, size: str, corpus: str) -> PretrainConfig:
     given: dict[str, Any] = {
         "objective": objective,
         "teacher": "minilm" if objective == "distill" else None,
         "start": "random",
-        "data": {"paths": (str(get_pack("movie-reviews")),), "text_column": "text"},
+        "data": {"paths": (corpus,), "text_column": "text"},
         "tokenizer": {"vocab": 8192},
         "model": {"size": size, "context": 128},
     }
@@ -69,13 +70,17 @@ def _row(objective: str, cfg: PretrainConfig, samples: int) -> str:
         apply_gradients(optimizer, gradients(job.model, job.task, job.batches, free, cfg.train, now)["lr"])
         now.step += 1
 
+    def updates(count: int) -> None:
+        for _ in range(count):
+            update()
+
     with FlopCounterMode(display=False, custom_mapping=ALSO_COUNTED) as counter:
         update()
     operations, now.tokens = counter.get_total_flops(), 0
     seconds, shares = [], []
     for _ in range(samples):
         peak = gemm_peak()
-        seconds.append(timed(lambda: [update() for _ in range(UPDATES)]) / UPDATES)
+        seconds.append(timed(lambda: updates(UPDATES)) / UPDATES)
         shares.append(operations / seconds[-1] / 1e9 / peak)
     speed = now.tokens / (UPDATES * sum(seconds))
     share = f"**{statistics.median(shares):.0%}** ({min(shares):.0%} to {max(shares):.0%})"

@@ -23,6 +23,7 @@ from typing import Any
 
 FLOAT = 4  # bytes
 MICROS = 4  # micro-batches of a step
+HEADSTART = (sys.executable, "-m", "headstart")
 
 
 @dataclass(frozen=True)
@@ -66,12 +67,15 @@ def ordered(parameters: int, processes: int, micros: int) -> tuple[float, int]:
     return (rounds + 1) * (processes - 1) / processes * FLOAT * parameters, rounds + 5
 
 
-def run(setting: Setting, corpus: Path, folder: Path, steps: int) -> Measured:
-    out = folder / "-".join(map(str, (setting.size, setting.processes, setting.threads, setting.micros)))
-    words = [sys.executable, "-m", "headstart", "pretrain", str(corpus), "--out", str(out), "--size", setting.size, "--context", "64", "--batch-size", "8",
+def pretraining(setting: Setting, corpus: Path, out: Path, steps: int) -> list[str]:
+    return ["pretrain", str(corpus), "--out", str(out), "--size", setting.size, "--context", "64", "--batch-size", "8",
              "--steps", str(steps), "--set", "start=random", "--set", f"train.accumulate={setting.micros}", "--set", "train.log_every=1", "--set",
              "train.tensorboard=false", "--set", f"train.eval_every={steps}", "--threads", str(setting.threads), "--processes", str(setting.processes), "--quiet"]  # fmt: skip
-    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+
+
+def run(setting: Setting, corpus: Path, folder: Path, steps: int) -> Measured:
+    out = folder / "-".join(map(str, (setting.size, setting.processes, setting.threads, setting.micros)))
+    subprocess.run([*HEADSTART, *pretraining(setting, corpus, out, steps)], check=True, stdout=subprocess.DEVNULL)
     result = json.loads((out / "result.json").read_text())
     log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     walls = [(r["step"], r["wall"]["seconds"]) for r in log if r["split"] == "train"]
@@ -92,13 +96,16 @@ def fit(alone: Measured, one: Measured, other: Measured) -> Model:
     return Model(rate, 1 / max(slope, 1e-12), latency)
 
 
-def cells(rows: Path, folder: Path, jobs: int) -> float:
-    """Seconds of eight cells, `jobs` at once."""
-    words = [sys.executable, "-m", "headstart", "compare", str(rows), "--base", "bert", "--arms", "scratch", "--seeds", "8", "--rates", "0.001", "--set",
+def study(rows: Path, folder: Path, jobs: int) -> list[str]:
+    """Eight cells, `jobs` at once."""
+    return ["compare", str(rows), "--base", "bert", "--arms", "scratch", "--seeds", "8", "--rates", "0.001", "--set",
              "finetune.model.size=micro", "--set", "finetune.train.steps=60", "--set", "finetune.train.threads=1", "--jobs", str(jobs), "--yes", "--quiet",
              "--out", str(folder / f"jobs-{jobs}")]  # fmt: skip
+
+
+def cells(rows: Path, folder: Path, jobs: int) -> float:
     began = time.perf_counter()
-    subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*HEADSTART, *study(rows, folder, jobs)], check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - began
 
 

@@ -6,6 +6,7 @@ A machine's speed drifts by half within minutes; two things timed one after the 
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -13,8 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import torch
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,22 @@ def compare(ours: Callable[[], object], theirs: Callable[[], object], samples: i
 
 def gemm_peak() -> float:
     """GFLOP/s of a large square product, the best of three."""
+    import torch  # here, so that what needs none starts without it
+
     a, b = torch.randn(1536, 1536), torch.randn(1536, 1536)
     return max(2 * 1536**3 / timed(lambda: a @ b) / 1e9 for _ in range(3))
+
+
+def spent_by(words: Sequence[str]) -> tuple[str, tuple[float, float, float]]:
+    """What a process prints, its seconds, its processor seconds and its peak memory in megabytes."""
+    began = time.perf_counter()
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        shown = process.stdout.read()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, " ".join(words)
+    return shown, (time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
 def peak_memory(module: str, arguments: Sequence[str]) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import math
 import warnings
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,13 +18,14 @@ from torch import Tensor, nn
 
 from benchmarks.timing import compare
 from headstart.bases.translator import build_seq2seq
+from headstart.config import TokenizerConfig
 from headstart.hub.pack_contents import pig_latin
 from headstart.models.recurrent import Recurrent
 from headstart.models.seq2seq import Seq2Seq, TransformerSeq2Seq
 from headstart.shapes import Seq2SeqConfig
 from headstart.tasks.translate import PairBatch, TranslateText
 from headstart.text.pairs import Pair
-from headstart.text.tokenizer import Tokenizer, TokenizerConfig
+from headstart.text.tokenizer import Tokenizer
 
 WORDS, BATCH, HIDDEN = 2048, 64, 64
 
@@ -70,7 +72,7 @@ class WrittenLoop(nn.Module):
             logits.append(model.head(torch.tanh(join(torch.cat([h, context], dim=-1)))))
         return torch.stack(logits, dim=1)
 
-    def cell(self, gru: nn.Module, x: Tensor, h: Tensor) -> Tensor:
+    def cell(self, gru: Any, x: Tensor, h: Tensor) -> Tensor:
         (w_r, w_z, w_n), (b_r, b_z, b_n) = gru.weight_ih_l0.chunk(3), gru.bias_ih_l0.chunk(3)
         (u_r, u_z, u_n), (c_r, c_z, c_n) = gru.weight_hh_l0.chunk(3), gru.bias_hh_l0.chunk(3)
         r = torch.sigmoid(F.linear(x, w_r, b_r) + F.linear(h, u_r, c_r))
@@ -82,10 +84,13 @@ class WrittenLoop(nn.Module):
 class TorchTransformer(nn.Module):
     """nn.Transformer of the same shape, with the embeddings and the head of ours."""
 
+    positions: Tensor
+
     def __init__(self, model: TransformerSeq2Seq, cfg: Seq2SeqConfig) -> None:
         super().__init__()
-        self.scale, self.waves = model.scale, model.waves
-        self.source, self.target, self.head = model.encoder.tokens, model.target, model.head
+        self.scale, self.positions = model.scale, model.positions
+        self.source: nn.Embedding = model.encoder.get_submodule("tokens")  # type: ignore[assignment]
+        self.target, self.head = model.target, model.head
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it regrets that it cannot use nested tensors
             self.body = nn.Transformer(
@@ -93,8 +98,8 @@ class TorchTransformer(nn.Module):
             )
 
     def forward(self, source: Tensor, mask: Tensor, given: Tensor) -> Tensor:
-        x = self.source(source) * self.scale + self.waves[: source.size(1)]
-        y = self.target(given) * self.scale + self.waves[: given.size(1)]
+        x = self.source(source) * self.scale + self.positions[: source.size(1)]
+        y = self.target(given) * self.scale + self.positions[: given.size(1)]
         square = nn.Transformer.generate_square_subsequent_mask(given.size(1), dtype=torch.bool)
         hidden = self.body(
             x, y, tgt_mask=square, src_key_padding_mask=~mask, memory_key_padding_mask=~mask, tgt_is_causal=True
@@ -108,7 +113,7 @@ def our_epoch(model: Seq2Seq, epoch: list[PairBatch]) -> float:
     for b in epoch:
         total, count = model.loss(b.source, b.mask, b.given, b.target)
         total.backward()
-        torch._foreach_mul_([p.grad for p in parameters], 1 / count)
+        torch._foreach_mul_([p.grad for p in parameters if p.grad is not None], 1 / count)
         optimizer.step()
         optimizer.zero_grad()
         last = float(total.detach()) / count

@@ -1,11 +1,12 @@
 """Time to a verdict: one question answered by `headstart compare` and by a plain script of scikit-learn and transformers' Trainer.
 
-python -m benchmarks.verdict [--base minilm] [--seeds 5] [--samples 1] [--least-steps 300]
+python -m benchmarks.verdict [--base minilm] [--seeds 5] [--samples 1] [--least-steps N] [--epochs N]
 
 Does pretraining help with 400 labelled sentences of film reviews? TF-IDF, scratch, frozen and full, three learning rates tried for
 each arm that is trained, five seeds. Both read the same rows, take as many steps in batches of the same size, evaluate as often
 and keep the best weights; the script pads each batch to its longest row, keeps the best weights in memory and writes nothing.
-Each is a process of its own, so imports count. What the script leaves out: intervals, resuming, hygiene, calibration, a page.
+Each is a process of its own, so imports count. With a base that is given, both take 60 steps a run, or three epochs: some 12 minutes
+are expected on two cores; without, 300 steps, or ten epochs. What the script leaves out: intervals, resuming, hygiene, calibration, a page.
 """
 
 from __future__ import annotations
@@ -13,11 +14,9 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import os
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean, median
@@ -25,8 +24,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.timing import spent_by
+
 RATES = (1e-4, 3e-4, 1e-3)
 ARMS = ("scratch", "frozen", "full")
+STEPS, STEPS_OF_A_BASE = (300, 10), (60, 3)  # steps and epochs, each at least
 TRIAL_SEED = 1000  # as in a study
 
 
@@ -56,8 +58,8 @@ def main() -> None:
     parser.add_argument("--base", help="a run or a model; a small masked model is pretrained, which is not timed")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--samples", type=int, default=1, help="times that both are run, in turn")
-    parser.add_argument("--least-steps", type=int, default=300, help="of each run that is trained")
-    parser.add_argument("--epochs", type=int, default=10, help="at least")
+    parser.add_argument("--least-steps", type=int, help="of each run that is trained; 300, with --base 60")
+    parser.add_argument("--epochs", type=int, help="at least; 10, with --base 3")
     parser.add_argument("--pretraining-steps", type=int, default=60)
     parser.add_argument("--peer", help=argparse.SUPPRESS)  # the question of the plain script
     args = parser.parse_args()
@@ -97,33 +99,26 @@ def ask(folder: Path, args: argparse.Namespace) -> Question:
             f"pretrain {folder}/data/some.csv --objective masked --preset bert --size micro --context 128 --vocab 16384"
         )
         _headstart(*words.split(), "--steps", str(args.pretraining_steps), "--out", base, "--quiet")
-    return Question(str(folder / "data"), base, args.seeds, args.least_steps, str(find_base(base)), args.epochs)
+    steps, epochs = STEPS_OF_A_BASE if args.base else STEPS
+    steps, epochs = args.least_steps or steps, args.epochs or epochs
+    return Question(str(folder / "data"), base, args.seeds, steps, str(find_base(base)), epochs)
+
+
+def comparison(question: Question, out: Path) -> list[str]:
+    words = ["compare", f"{question.data}/labelled.csv", "--test", f"{question.data}/test.csv", "--base", question.base]
+    words += ["--arms", ",".join(["tfidf", *ARMS]), "--seeds", str(question.seeds), "--out", str(out)]
+    words += ["--rates", ",".join(map(str, RATES)), "--epochs", str(question.epochs)]
+    return [*words, "--batch-size", str(question.batch), "--set", f"least_steps={question.steps}", "--quiet", "--yes"]
 
 
 def ours(question: Question, out: Path) -> Taken:
-    words = [f"{question.data}/labelled.csv", "--test", f"{question.data}/test.csv", "--base", question.base]
-    words += ["--arms", ",".join(["tfidf", *ARMS]), "--seeds", str(question.seeds), "--out", str(out)]
-    words += ["--rates", ",".join(map(str, RATES)), "--epochs", str(question.epochs)]
-    words += ["--batch-size", str(question.batch), "--set", f"least_steps={question.steps}", "--quiet", "--yes"]
-    shown, *spent = _timed([sys.executable, "-m", "headstart", "compare", *words, "--json"])
+    shown, spent = spent_by([sys.executable, "-m", "headstart", *comparison(question, out), "--json"])
     return Taken(*spent, {arm["name"]: arm["mean"] for arm in json.loads(shown)["arms"]})
 
 
 def theirs(question: Question) -> Taken:
-    shown, *spent = _timed([sys.executable, "-m", "benchmarks.verdict", "--peer", json.dumps(asdict(question))])
+    shown, spent = spent_by([sys.executable, "-m", "benchmarks.verdict", "--peer", json.dumps(asdict(question))])
     return Taken(*spent, json.loads(shown.splitlines()[-1]))
-
-
-def _timed(words: list[str]) -> tuple[str, float, float, float]:
-    """What a process prints, its seconds, its processor seconds and its peak memory in megabytes."""
-    began = time.perf_counter()
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        shown = process.stdout.read()
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, " ".join(words)
-    return shown, time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
 def _headstart(*words: str) -> None:
@@ -192,7 +187,8 @@ def _trained(
     best: dict[str, Any] = {"accuracy": -1.0}
 
     class KeepBest(transformers.TrainerCallback):
-        def on_evaluate(self, *_: Any, metrics: dict[str, float], **__: Any) -> None:
+        def on_evaluate(self, *_: Any, **told: Any) -> None:
+            metrics = told["metrics"]
             if metrics["eval_accuracy"] > best["accuracy"]:
                 weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
                 best.update(accuracy=metrics["eval_accuracy"], weights=weights)

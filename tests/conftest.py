@@ -35,6 +35,24 @@ settings.load_profile("headstart")
 
 pytest_plugins = ["tests.faulty_disk"]
 
+# The files that take longest, by processor seconds. They begin first, so that no worker works alone at the end.
+LONGEST = (
+    "tests/test_readme.py",
+    "tests/mutations/test_mutations.py",
+    "tests/study/test_which.py",
+    "tests/serve/test_browser.py",
+    "tests/serve/test_security.py",
+    "tests/jobs/test_resume.py",
+    "tests/labs/test_attention_lab.py",
+    "tests/study/test_study.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(LONGEST)))
+
+
 SENTENCES = [
     f"{who} {verb} {article} {animal}."
     for who in ("I", "She", "He", "They")
@@ -145,7 +163,7 @@ def elsewhere() -> Callable[..., HuggingFaceConfig]:
     return make
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session", autouse=True)
 def built_once() -> Iterator[None]:
     """The runner builds the command line anew at every call, which takes longer than most verbs."""
     with pytest.MonkeyPatch.context() as patch:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 import os
@@ -18,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.testing
 from PIL import Image
 from typer.testing import CliRunner, Result
 
@@ -35,14 +33,6 @@ CASES = [
     for command in case["commands"]
 ]
 SHORT = ["--set", "train.steps=1", "--set", "train.tensorboard=false"]  # should a fault go unseen, not for long
-
-
-@pytest.fixture(scope="module", autouse=True)
-def built_once():
-    """The runner builds the command line anew at every call, which takes longer than most faults."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typer.testing, "_get_command", functools.cache(typer.main.get_command))
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -75,9 +75,7 @@ JOBS = {
 
 
 @pytest.fixture(scope="module")
-def made(
-    tmp_path_factory: pytest.TempPathFactory, pictures: Path, towers: dict[str, str], built_once: None
-) -> dict[str, dict[str, Any]]:
+def made(tmp_path_factory: pytest.TempPathFactory, pictures: Path, towers: dict[str, str]) -> dict[str, dict[str, Any]]:
     """What each job came to: losses as logged, the SHA-256 of its weights, the keys of its files and of its answer."""
     folder = tmp_path_factory.mktemp("golden")
     places = {**_data(folder), "pictures": str(pictures), **towers, "bert": str(_bert(folder))}

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import headstart
+from tests.conftest import LONGEST
 
 PACKAGE = Path(headstart.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -33,6 +34,12 @@ def test_no_file_is_long(file: Path) -> None:
 def test_no_function_is_long(file: Path) -> None:
     functions = [n for n in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(n, ast.FunctionDef)]
     assert not [f.name for f in functions if (f.end_lineno or 0) - f.lineno >= 60]
+
+
+def test_the_files_of_tests_that_begin_first_are_there() -> None:
+    root = PACKAGE.parent
+    assert [name for name in LONGEST if not (root / name).exists()] == []
+    assert "--no-loadscope-reorder" in (root / "Makefile").read_text("utf-8")  # else their order means nothing
 
 
 def test_few_functions_answer_with_anything_at_all() -> None:

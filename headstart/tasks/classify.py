@@ -229,7 +229,7 @@ def pooled_by(
     model.eval()
     found = [torch.empty(len(rows), model.base.width, device=device) for _ in pools]
     batches = by_length if model.base.skips_padding else little_padded
-    for part in batches(rows.lengths, EVALUATED_AT_ONCE):
+    for part in reversed(batches(rows.lengths, EVALUATED_AT_ONCE)):  # the memory of long rows serves shorter ones
         ids, mask = (t.to(device) for t in pad([rows[int(i)] for i in part], pad_id))
         hidden = model.base.read(ids, mask)
         for vectors, pool in zip(found, pools, strict=True):

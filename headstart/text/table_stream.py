@@ -29,7 +29,7 @@ from headstart.text.tables import (
 )
 from headstart.text.text_pair import lacks_text, text_of, wanted_texts
 
-AT_ONCE = 1024  # rows of a chunk
+AT_ONCE = 4096  # rows of a chunk: what reads them sorts them by length, and pads the less the more there are
 KEPT = 1000  # numbers of blank rows that are kept for a message
 ABSENT = object()  # in place of a value that a JSON object does not have
 

@@ -21,7 +21,6 @@ from headstart.runs.run import Run
 from headstart.schema import parse
 from headstart.use.estimator import TextClassifier
 
-pytestmark = pytest.mark.usefixtures("built_once")
 WORDS = {"bad": "awful", "good": "lovely", "odd": "strange", "so-so": "middling"}
 
 

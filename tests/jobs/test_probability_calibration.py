@@ -23,7 +23,6 @@ from headstart.tasks.calibration import before_temperature
 from headstart.use.predict import LoadedClassifier
 
 GOOD, BAD = ("lovely", "warm", "bright", "clever"), ("awful", "cold", "dull", "stupid")
-pytestmark = pytest.mark.usefixtures("built_once")
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,6 @@ from headstart.runs.model_dir import read_model
 from headstart.schema import parse
 from headstart.strict_json import to_json
 
-pytestmark = pytest.mark.usefixtures("built_once")
 GOLDEN = Path(__file__).parents[1] / "golden" / "format-1" / "run"
 TEXTS = ["film 3 was lovely from end to end", "film 4 was awful", "dull"]
 MUTATIONS = [100, pytest.param(1000, marks=pytest.mark.slow)]

@@ -43,7 +43,7 @@ REST = [name for name in JOBS if name not in (*QUICK, "gru")]
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory, pictures: Path, towers: dict[str, str], built_once: None) -> dict[str, str]:  # fmt: skip
+def places(tmp_path_factory: pytest.TempPathFactory, pictures: Path, towers: dict[str, str]) -> dict[str, str]:  # fmt: skip
     """Data in which micro-batches count different numbers of tokens, and a base."""
     folder = tmp_path_factory.mktemp("data")
     sentences = [f"{who} {verb} the {'old ' * (i % 4)}{pet}." for who in ("I", "She", "He") for verb in ("hold", "rub")

@@ -19,11 +19,11 @@ from headstart.cli import app
 from headstart.errors import DataError, ResourceError, UserError
 from headstart.runs.watch import Watch
 from headstart.targets.classes import Classes
+from headstart.text import table_stream
 from headstart.text.table_stream import AT_ONCE
 from headstart.use.label_file import Columns, label_file
 from headstart.use.predict import LoadedClassifier
 
-pytestmark = pytest.mark.usefixtures("built_once")
 TEXTS = ["a fine film", 'poor, "really"\nbad', "été 🧀", "  spaced  "]
 
 
@@ -232,7 +232,9 @@ def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("form", [".csv", ".jsonl", ".parquet"])
-def test_memory_does_not_grow_with_the_file(form, tmp_path):
+def test_memory_does_not_grow_with_the_file(form, tmp_path, monkeypatch):
+    monkeypatch.setattr(table_stream, "AT_ONCE", 512)
+
     def peak(rows: int) -> int:
         source, out = tmp_path / f"{rows}{form}", tmp_path / f"{rows}-out{form}"
         write(source, ["word " * 40] * rows)
@@ -242,8 +244,21 @@ def test_memory_does_not_grow_with_the_file(form, tmp_path):
         tracemalloc.stop()
         return found
 
-    peak(AT_ONCE)  # imports
-    assert peak(8 * AT_ONCE) < 1.5 * peak(2 * AT_ONCE)
+    peak(512)  # imports
+    assert peak(8 * 512) < 1.5 * peak(2 * 512)
+
+
+def test_where_a_chunk_ends_changes_no_answer(runs, tmp_path, monkeypatch):
+    """Rows are padded to others then: equal to 6 digits."""
+    load = LoadedClassifier.load(runs["full"])
+    whole, cut = tmp_path / "whole.csv", tmp_path / "cut.csv"
+    label_file(lambda: load, runs["reviews.csv"], whole, Columns("said_"))
+    monkeypatch.setattr(table_stream, "AT_ONCE", 7)
+    label_file(lambda: load, runs["reviews.csv"], cut, Columns("said_"))
+    rows, same = read(whole), read(cut)
+    assert [row["said_label"] for row in rows] == [row["said_label"] for row in same]
+    found, other = ([float(row["said_probability"]) for row in part] for part in (rows, same))
+    assert found == pytest.approx(other, abs=1e-6)
 
 
 def test_progress_reaches_all_rows(tmp_path):

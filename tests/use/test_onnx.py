@@ -22,7 +22,6 @@ from headstart.use.predict import LoadedClassifier
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
-pytestmark = pytest.mark.usefixtures("built_once")
 TEXTS = ["film 3 was lovely from end to end", "film 4 was awful", "film <s> was <mask> </s>", "dull cold film " * 40]
 LABELS = ("negative", "positive")
 
