@@ -30,6 +30,16 @@ def test_a_leak_is_the_first_thing_said(parts: list[str]) -> None:
     assert "bad 2, good 1" in done.stdout
 
 
+def test_several_labels_are_counted_one_by_one_and_are_no_uneven_classes(tmp_path: Path) -> None:
+    cells = ["food;price", "food", "price;staff", "food", "", "food"] * 10
+    lines = [f"we came at {i},{cell}" for i, cell in enumerate(cells)]
+    (tmp_path / "rows.csv").write_text("\n".join(["text,labels", *lines]) + "\n")
+    done = CliRunner().invoke(app, ["data", "check", str(tmp_path / "rows.csv"), "--json"])
+    report = json.loads(done.stdout)
+    assert report["splits"]["train"]["labels"] == {"": 10, "food": 40, "price": 20, "staff": 10}
+    assert [said for said in report["warnings"] if "class" in said or "blank" in said] == []
+
+
 def test_the_same_as_json_and_as_a_picture(parts: list[str], tmp_path: Path) -> None:
     words = [
         "data",

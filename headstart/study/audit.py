@@ -75,7 +75,7 @@ class Audit(Frozen):
             )
         return table.getvalue()
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> Mapping[str, Any]:
         """For JSON, with the surety under its name."""
         found = self.model_dump(mode="json", exclude={"measure"})
         for suspect in found["suspects"]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from headstart.config import TokenizerConfig
 from headstart.data import Unit
+from headstart.targets.labels import Labels
 from headstart.targets.numbers import Numbers
 from headstart.targets.tags import Tags
+from headstart.targets.target import Target
 from headstart.text import hygiene
-from headstart.text.files import PLAIN, Reading
+from headstart.text.classes import found_task
+from headstart.text.files import PLAIN, Reading, is_blank
 from headstart.text.read import read_examples, unlabelled
 from headstart.text.tagged import is_tagged
 from headstart.text.tokenizer import tokenizer_for
@@ -32,7 +36,8 @@ def check_data(
     parts = {name: read_examples(path, unit, text_column, label_column, reading) for name, path in paths.items()}
     tagged = all(is_tagged(path, text_column, label_column, reading) for path in paths.values())
     labels = [example.label for examples in parts.values() for example in examples]
-    report = hygiene.check(parts, Tags.of(labels) if tagged else Numbers.of_model(()) if numbers else None)
+    target = Tags.of(labels) if tagged else Numbers.of_model(()) if numbers else several_labels(labels)
+    report = hygiene.check(parts, target)
     report["reading"] = reading.facts()
     if tokenizer:
         first = [example.text for example in next(iter(parts.values()))]
@@ -40,6 +45,14 @@ def check_data(
         report["vocabulary"] = made.size
         for name, examples in parts.items():
             report["splits"][name] = {**report["splits"][name], **hygiene.token_facts(examples, made, context)}
-    report["warnings"] += hygiene.advice(report, context)
+    report["warnings"] += hygiene.advice(report, context, target.task if target else "classify")
     report["warnings"] += filter(None, (unlabelled(path, label_column, reading) for path in paths.values()))
     return report
+
+
+def several_labels(labels: Sequence[str]) -> Target | None:
+    """The target of rows with several labels; None where they have one each."""
+    task, separator = found_task(Counter(label for label in labels if not is_blank(label)), None)
+    if task != "multilabel" or any(Labels.fault("", label, separator) for label in labels):
+        return None
+    return Labels.of(labels, separator)

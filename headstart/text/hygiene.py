@@ -233,12 +233,12 @@ def quantiles(values: Sequence[int] | NDArray[np.int64]) -> dict[str, float]:
     return {name: float(np.percentile(values, mark)) for name, mark in marks.items()}
 
 
-def advice(report: HygieneReport, context: int | None = None) -> list[str]:
+def advice(report: HygieneReport, context: int | None = None, task: Task = "classify") -> list[str]:
     """What to know before training, beside what is wrong: classes of uneven size, and texts that would be cut."""
     notes = []
     first = next(iter(report["splits"].values()))
     shares = sorted(((n, label) for label, n in first["labels"].items() if not is_blank(label)), reverse=True)
-    classes = not_classes({label: n for n, label in shares}) is None
+    classes = task == "classify" and not_classes({label: n for n, label in shares}) is None
     if classes and len(shares) > 1 and shares[0][0] > UNEVEN * shares[-1][0]:
         total = sum(n for n, _ in shares)
         common, rare = (f"{n / total:.0%} are {label!r}" for n, label in (shares[0], shares[-1]))

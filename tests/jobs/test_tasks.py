@@ -165,6 +165,8 @@ def test_what_is_looked_into_is_what_is_predicted_and_its_evidence_is_complete(t
                 own = predicted["probabilities"][part.label]
                 assert part.log_odds == pytest.approx(np.log(own / (1 - own)), abs=1e-4)
                 assert max(by_token, key=by_token.__getitem__) in TOPICS[part.label]
+    said = [words in seen.html() for words in ("Blue raises the number", "<h3>Prediction</h3>")]
+    assert said == [task == "regression"] * 2
     if task != "regression":
         assert shown == pytest.approx(predicted["probabilities"], abs=1e-6)
     if task == "multilabel":  # each label of the text has its own evidence

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from headstart.show.attention import AttentionMaps, causal_mask
+from headstart.show.labels import LabelProbabilities
 from headstart.show.page import page
 from headstart.show.probabilities import Belief, Place, TokenProbabilities
 from headstart.show.table import label
@@ -157,3 +158,10 @@ def test_a_picture_holds_every_token(tmp_path: Path) -> None:
     assert all(svg.count(word) >= 2 for word in ("alpha", "beta", "$x_1$"))
     assert picture.png().startswith(b"\x89PNG")
     assert "2 layers" in picture.alt
+
+
+def test_many_labels_are_folded_behind_the_most_probable() -> None:
+    page = LabelProbabilities({f"label {i}": 1 / (i + 2) for i in range(25)}).html()
+    seen, folded = page.split("<summary>5 less probable</summary>")
+    assert [text.count('class="hs-bar"') for text in (seen, folded)] == [20, 5]
+    assert "less probable" not in LabelProbabilities({"yes": 0.7, "no": 0.3}).html()
