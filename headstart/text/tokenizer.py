@@ -65,9 +65,11 @@ class TokenRows:
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[int] | NDArray[np.int32]]) -> TokenRows:
-        arrays = [np.asarray(row, dtype=np.int32) for row in rows]
-        starts = np.cumsum([0, *map(len, arrays)], dtype=np.int64)
-        return cls(np.concatenate(arrays) if arrays else np.empty(0, np.int32), starts)
+        ids, starts = array("i"), array("q", [0])  # these grow in place: many rows are never there twice
+        for row in rows:
+            ids.frombytes(np.asarray(row, dtype=np.int32).tobytes())
+            starts.append(len(ids))
+        return cls(np.asarray(ids), np.asarray(starts))
 
     def __len__(self) -> int:
         return len(self.begins)
