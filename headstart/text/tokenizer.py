@@ -65,7 +65,7 @@ class TokenRows:
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[int] | NDArray[np.int32]]) -> TokenRows:
-        ids, starts = array("i"), array("q", [0])  # these grow in place: many rows are never there twice
+        ids, starts = array("i"), [0]  # ids grow in place: many rows are never there twice
         for row in rows:
             ids.frombytes(np.asarray(row, dtype=np.int32).tobytes())
             starts.append(len(ids))
@@ -140,14 +140,8 @@ class Tokenizer:
     def load(cls, path: str | Path) -> Tokenizer:
         """The tokenizer of a tokenizer.json or SentencePiece .model file, or of a folder (run or model) that holds one."""
         path = Path(path)
-        inside = (
-            "tokenizer.json",
-            "model/tokenizer.json",
-            "tokenizer.model",
-            "sentencepiece.bpe.model",
-            "spiece.model",
-        )
-        places = [path, *(path / name for name in inside)]
+        names = "tokenizer.json", "model/tokenizer.json", "tokenizer.model", "sentencepiece.bpe.model", "spiece.model"
+        places = [path, *(path / name for name in names)]
         file = next((place for place in places if os.path.isfile(place)), None)
         if file is None:
             raise ModelError(f"{path}: no tokenizer.json here.")
