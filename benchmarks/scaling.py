@@ -1,11 +1,13 @@
-"""Processes and cells beside each other, and a cost model fitted to them: about two minutes on a quiet machine of two cores.
+"""Processes and cells beside each other, and a cost model fitted to them: for a quiet machine of two cores.
 
-python -m benchmarks.scaling [--steps 20] [--skip-cells]
+python -m benchmarks.scaling [--steps 20] [--turns 2] [--cell-steps 1000] [--skip-cells]
 
-1. `pretrain` on 1 process x 1 thread, 1 x 2 and 2 x 1: tokens/s, and the part of the time that goes into communication.
+1. `pretrain` on 1 process x 1 thread, 1 x 2 and 2 x 1: tokens/s, and the part of the time that goes into communication. The
+   settings take turns; of each the fastest turn counts.
 2. The cost model of docs/scale.md, t = tokens x flops per token / rate + bytes / bandwidth + messages x latency: rate, bandwidth and
    latency are fitted to two settings, and a third one that was held out is predicted.
-3. Eight cells of a study, one at a time and two at once.
+3. Eight cells of a study, one at a time and two at once; and the seconds of each study that its cells do not account for: start-up, plan,
+   report. Cells at once do not shorten them.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -75,6 +78,7 @@ def pretraining(setting: Setting, corpus: Path, out: Path, steps: int) -> list[s
 
 def run(setting: Setting, corpus: Path, folder: Path, steps: int) -> Measured:
     out = folder / "-".join(map(str, (setting.size, setting.processes, setting.threads, setting.micros)))
+    shutil.rmtree(out, ignore_errors=True)
     subprocess.run([*HEADSTART, *pretraining(setting, corpus, out, steps)], check=True, stdout=subprocess.DEVNULL)
     result = json.loads((out / "result.json").read_text())
     log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
@@ -96,17 +100,21 @@ def fit(alone: Measured, one: Measured, other: Measured) -> Model:
     return Model(rate, 1 / max(slope, 1e-12), latency)
 
 
-def study(rows: Path, folder: Path, jobs: int) -> list[str]:
+def study(rows: Path, folder: Path, jobs: int, steps: int) -> list[str]:
     """Eight cells, `jobs` at once."""
     return ["compare", str(rows), "--base", "bert", "--arms", "scratch", "--seeds", "8", "--rates", "0.001", "--set",
-             "finetune.model.size=micro", "--set", "finetune.train.steps=60", "--set", "finetune.train.threads=1", "--jobs", str(jobs), "--yes", "--quiet",
+             "finetune.model.size=micro", "--set", f"finetune.train.steps={steps}", "--set", "finetune.train.threads=1", "--jobs", str(jobs), "--yes", "--quiet",
              "--out", str(folder / f"jobs-{jobs}")]  # fmt: skip
 
 
-def cells(rows: Path, folder: Path, jobs: int) -> float:
+def cells(rows: Path, folder: Path, jobs: int, steps: int) -> tuple[float, float]:
+    """Seconds of eight cells, `jobs` at once, and how many of them are no cell's."""
     began = time.perf_counter()
-    subprocess.run([*HEADSTART, *study(rows, folder, jobs)], check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - began
+    subprocess.run([*HEADSTART, *study(rows, folder, jobs, steps)], check=True, stdout=subprocess.DEVNULL)
+    seconds = time.perf_counter() - began
+    results = [json.loads(path.read_text()) for path in (folder / f"jobs-{jobs}").glob("cells/*/result.json")]
+    inside = sum(r["seconds"] + r["preparing_seconds"] for r in results if "preparing_seconds" in r)
+    return seconds, seconds - inside / jobs
 
 
 def tell(**facts: Any) -> None:
@@ -116,6 +124,8 @@ def tell(**facts: Any) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--cell-steps", type=int, default=1000)
     parser.add_argument("--skip-cells", action="store_true")
     args = parser.parse_args()
     tell(cores=os.cpu_count(), load=os.getloadavg()[0])
@@ -126,7 +136,8 @@ def main() -> None:
         texts = [f"film {i} was {('dull', 'fine')[i % 2]} to the end,{('bad', 'good')[i % 2]}" for i in range(200)]
         rows.write_text("\n".join(["text,label", *texts]))
         settings = [Setting("micro", 1, 1), Setting("micro", 1, 2), Setting("micro", 2, 1), Setting("nano", 2, 1), Setting("micro", 2, 1, 8)]  # fmt: skip
-        found = {setting: run(setting, corpus, folder, args.steps) for setting in settings}
+        turns = [[run(setting, corpus, folder, args.steps) for setting in settings] for _ in range(args.turns)]
+        found = {setting: min(some, key=lambda m: m.seconds) for setting, *some in zip(settings, *turns, strict=True)}
         for setting, m in found.items():
             tell(**vars(setting), parameters=m.parameters, tokens_per_second=m.tokens_per_second, communication=m.waiting / m.seconds)  # fmt: skip
         alone, _, pair, small, unseen = found.values()
@@ -135,8 +146,10 @@ def main() -> None:
         predicted = model.compute(unseen.parameters, unseen.tokens, 2) + model.communication(unseen.parameters, 2, 8)
         tell(held_out_predicted=predicted, held_out_measured=unseen.seconds, ratio=unseen.seconds / predicted)
         if not args.skip_cells:
-            times = [cells(rows, folder, jobs) for jobs in (1, 2)]
-            tell(one_at_a_time=times[0], two_at_once=times[1], faster=times[0] / times[1])
+            (one, apart), (two, beside) = (cells(rows, folder, jobs, args.cell_steps) for jobs in (1, 2))
+            tell(
+                one_at_a_time=one, two_at_once=two, faster=one / two, outside_cells=[round(apart, 2), round(beside, 2)]
+            )
 
 
 if __name__ == "__main__":

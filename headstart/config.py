@@ -52,9 +52,7 @@ class TrainConfig(Frozen):
     steps: int = Field(2000, ge=0)  # optimizer steps; 0 when fine-tuning: as many as the epochs need
     batch_size: int = Field(32, ge=1)  # examples per forward pass
     accumulate: int = Field(1, ge=1)  # gradient accumulation: micro-batches per step; processes share them
-    gradients: Gradients = (
-        "auto"  # of several processes: ordered (the same bits on any number) or all-reduce; auto: by size
-    )
+    gradients: Gradients = "auto"  # ordered (same bits on any number of processes), all-reduce; auto: by size
     lr: float = Field(1e-3, ge=0)  # peak; 0 when fine-tuning: the default of the base
     layer_decay: float = Field(1.0, gt=0, le=1)  # of the learning rate, from each layer of a base to the one below it
     final_lr: float = Field(0.1, ge=0, le=1)  # fraction of the peak, at the end of the cosine schedule
@@ -71,10 +69,19 @@ class TrainConfig(Frozen):
     precision: Literal["float32", "bf16"] = "float32"  # of matrix products while training; bf16 where the device has it
     checkpoint_layers: bool = False  # compute layers again in the backward pass: less memory, more time, the same bits
     compile: bool = False  # compile the layers with torch.compile
+    shard: bool = False  # of several processes, each keeps a part of the weights, gradients and moments (FSDP2)
     threads: int = Field(0, ge=0)  # 0 leaves it to torch
     skip_nonfinite: int = Field(0, ge=0)  # steps with a non-finite loss or gradient to skip before stopping
     tensorboard: bool = True
     keep_checkpoints: bool = False
+
+    @model_validator(mode="after")
+    def shards_alone(self) -> Self:
+        if self.shard and (self.compile or self.gradients != "auto"):
+            raise ValueError(
+                "shard cannot be combined with compile, or with a choice of gradients. Leave out one of them."
+            )
+        return self
 
     def scheduled(self, steps: int, eval_every: int) -> TrainConfig:
         """These settings with every 0 that means "depends" filled in."""

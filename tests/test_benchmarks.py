@@ -158,7 +158,7 @@ COMMANDS = {
     "images": images.TRAIN.split(),
     "large_text": large_text.pretraining(HERE, HERE),
     "scaling": scaling.pretraining(scaling.Setting("micro", 1, 1), HERE, HERE, 2),
-    "scaling, a study": scaling.study(HERE, HERE, 2),
+    "scaling, a study": scaling.study(HERE, HERE, 2, 60),
     "bulk": [*bulk.commands(HERE, HERE, 1)[bulk.OURS][3:], "out.csv"],
     "verdict": verdict.comparison(verdict.Question("data", "base", 1, 2, "base", 1), HERE),
 }

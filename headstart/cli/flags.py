@@ -251,6 +251,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--precision", "float32 or bf16: of matrix products while training; bf16 is tried in a process of its own first. [default: float32]", TRAIN, "train.precision"),
         Flag("--checkpoint-layers", "Recompute activations in the backward pass (gradient checkpointing): less memory, more time, the same weights.", TRAIN, "train.checkpoint_layers", bool),
         Flag("--compile", "Compile the layers (torch.compile); on a CPU this needs a C++ compiler.", TRAIN, "train.compile", bool),
+        Flag("--shard", "Keep only a part of the weights, gradients and moments in each of several processes (FSDP2).", (*PRETRAIN, *FINETUNE), "train.shard", bool),
         Flag("--processes", "Processes that share the micro-batches of a step, at most train.accumulate. [default: 1]", TRAIN, kind=int, least=1),
     ),
     "Decoding": (

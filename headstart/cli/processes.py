@@ -32,12 +32,12 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def train_here(config: Any, out: str, resume: bool, quiet: bool, processes: int | None) -> Any:
     """The result of a job: in this process, in as many as asked for, or as the first of those that torchrun started."""
-    from headstart.runs.place import must_have_work
+    from headstart.runs.place import must_have_parts
 
     place = here()
     if place.count > 1 and processes not in (None, place.count):
         raise UserError(f"torchrun has started {place.count} processes, not {processes}. Leave out --processes.")
-    must_have_work(processes or place.count, config.train.accumulate)
+    must_have_parts(processes or place.count, config)
     if (processes or 1) > 1 and place is ALONE:
         return launch(config, out, resume, quiet, processes or 1)
     from headstart.cli.terminal import Bar

@@ -22,7 +22,7 @@ from headstart.runs.checkpoint import Progress
 from headstart.runs.joined import JoinedRun
 from headstart.runs.kinds import kind_of
 from headstart.runs.manifest import read_manifest
-from headstart.runs.place import ALONE, Place, must_have_work
+from headstart.runs.place import ALONE, Place, must_have_parts
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
 from headstart.text.batch import Batches
@@ -197,7 +197,7 @@ def run_job(
     With a `place` among several processes, this is the first of them; the others call `follow_job`.
     """
     watch, kind = watch or Watch(), job_class(cfg)
-    must_have_work(place.count, cfg.train.accumulate)
+    must_have_parts(place.count, cfg)
     processes = Group(place) if place.count > 1 else Processes()
     with Run.start(out, resume, cfg, prepare_device(cfg.train, place)) as run:
         if run.finished:
@@ -236,7 +236,7 @@ def run_job(
             "preparing_seconds": round(preparing, 3),
             "seconds": round(progress.seconds, 3),
             "tokens_per_second": round(progress.tokens / max(progress.seconds, 1e-9), 1),
-            **({**told, "communication_seconds": round(processes.waited, 3)} if told else {}),
+            **({**told, **processes.facts()} if told else {}),
         }
         job.save(run.path / "model", job.card(result))
         result["weights_sha256"] = read_manifest(run.path / "model")["model.safetensors"].sha256

@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headstart.errors import ConfigError
 
+if TYPE_CHECKING:
+    from headstart.config import JobConfig
+
+WHOLE = ("translate", "match")  # a decoder prepares all layers before they run, and a temperature cannot be divided
 LISTENING = "HEADSTART_LISTEN_FD"  # environment variable: the socket, bound already, that the first process listens on
 
 
@@ -58,4 +63,25 @@ def must_have_work(processes: int, micro_batches: int) -> None:
             f"{processes} processes, but a step has {micro_batches} micro-batch{'es' if micro_batches > 1 else ''} "
             f"(train.accumulate), so {processes - micro_batches} of them would be idle. Give --processes {micro_batches}, or in a "
             f"new run --set train.accumulate={processes} with a smaller --batch-size."
+        )
+
+
+def must_have_parts(processes: int, cfg: JobConfig) -> None:
+    """Refuse idle processes; and to shard where there is nothing to share, or where a process would miss what all compute together."""
+    train = cfg.train
+    must_have_work(processes, train.accumulate)
+    if not train.shard:
+        return
+    if cfg.job in WHOLE:
+        raise ConfigError(
+            f"--shard is for pretrain and finetune, not for {cfg.job}: its models are always whole. Leave it out."
+        )
+    if processes == 1:
+        raise ConfigError(
+            "--shard divides a model among several processes, and there is one. Add --processes N, or leave out --shard (of a run that is resumed: --set train.shard=false)."
+        )
+    if train.accumulate % processes:
+        raise ConfigError(
+            f"With --shard all processes compute together, so the micro-batches of a step (train.accumulate, {train.accumulate}) must be a "
+            f"multiple of the processes ({processes}). Change one of them, or leave out --shard."
         )

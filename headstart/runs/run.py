@@ -48,7 +48,7 @@ C = TypeVar("C", bound=JobConfig)
 MAY_CHANGE = (  # when a run is resumed; anything else would make it another run
     *("train.threads", "train.device"),  # these change the last bits of the weights, which is told and kept
     *("train.log_every", "train.checkpoint_every", "train.keep_checkpoints", "train.tensorboard"),
-    *("train.skip_nonfinite", "train.gradients", "train.checkpoint_layers"),
+    *("train.skip_nonfinite", "train.gradients", "train.checkpoint_layers", "train.shard"),
 )
 FORMAT = 1  # of the directory; a newer one than ours is refused by name
 
@@ -243,7 +243,7 @@ class Run:
         before = {"processes": env.get("processes", 1), "gradients": env.get("gradients", "ordered")}
         if now == before:
             return now if count > 1 else {}
-        if self.begun and "all-reduce" in (gradients, before["gradients"]):
+        if self.begun and {gradients, before["gradients"]} != {"ordered"}:
             self.changes.append(f"processes {before['processes']} ({before['gradients']}) -> {count} ({gradients})")
             env["not_bit_identical"] = [*env.get("not_bit_identical", []), self.changes[-1]]
         self.write_json("env.json", {**env, **now})

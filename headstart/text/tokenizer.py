@@ -65,9 +65,11 @@ class TokenRows:
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[int] | NDArray[np.int32]]) -> TokenRows:
-        arrays = [np.asarray(row, dtype=np.int32) for row in rows]
-        starts = np.cumsum([0, *map(len, arrays)], dtype=np.int64)
-        return cls(np.concatenate(arrays) if arrays else np.empty(0, np.int32), starts)
+        ids, starts = array("i"), [0]  # ids grow in place: many rows are never there twice
+        for row in rows:
+            ids.frombytes(np.asarray(row, dtype=np.int32).tobytes())
+            starts.append(len(ids))
+        return cls(np.asarray(ids), np.asarray(starts))
 
     def __len__(self) -> int:
         return len(self.begins)
@@ -138,14 +140,8 @@ class Tokenizer:
     def load(cls, path: str | Path) -> Tokenizer:
         """The tokenizer of a tokenizer.json or SentencePiece .model file, or of a folder (run or model) that holds one."""
         path = Path(path)
-        inside = (
-            "tokenizer.json",
-            "model/tokenizer.json",
-            "tokenizer.model",
-            "sentencepiece.bpe.model",
-            "spiece.model",
-        )
-        places = [path, *(path / name for name in inside)]
+        names = "tokenizer.json", "model/tokenizer.json", "tokenizer.model", "sentencepiece.bpe.model", "spiece.model"
+        places = [path, *(path / name for name in names)]
         file = next((place for place in places if os.path.isfile(place)), None)
         if file is None:
             raise ModelError(f"{path}: no tokenizer.json here.")

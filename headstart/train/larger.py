@@ -35,10 +35,18 @@ def must_be_possible(cfg: TrainConfig) -> None:
     """One sentence, before anything is read, where the device or the machine cannot do what is asked for."""
     if cfg.precision == "bf16" and (why := _fails(cfg.device)):
         raise ConfigError(f"precision bf16 cannot be used on {cfg.device} here: {why}. Leave out --precision.", "BF16")
+    if cfg.shard and not _can_shard():
+        raise ConfigError(f"shard needs a newer torch than {torch.__version__}. Leave out --shard.", "SHARD")
     if cfg.compile and cfg.device == "cpu" and not any(map(shutil.which, COMPILERS)):
         raise ConfigError(
             f"compile needs a C++ compiler ({', '.join(COMPILERS)}). Install one, or leave out --compile."
         )
+
+
+def _can_shard() -> bool:
+    import torch.distributed.fsdp as fsdp
+
+    return hasattr(getattr(fsdp, "FSDPModule", None), "set_force_sum_reduction_for_comms")
 
 
 @cache
@@ -57,7 +65,7 @@ def _fails(device: str) -> str:
 def layers_note(model: nn.Module, cfg: TrainConfig) -> str:
     """What to report where frozen layers make a setting idle; refused where a model has no layers that it could be for."""
     asked = [name for name in ("checkpoint_layers", "compile") if getattr(cfg, name)]
-    layers = _layers(model)
+    layers = repeated_layers(model)
     if not asked or any(p.requires_grad for layer in layers for p in layer.parameters()):
         return ""
     names = " and ".join(asked)
@@ -78,7 +86,7 @@ def half(cfg: TrainConfig) -> AbstractContextManager[Any]:
 @contextmanager
 def layers_as_asked(model: nn.Module, cfg: TrainConfig) -> Iterator[None]:
     """In the block the repeated layers that learn are compiled, and compute again in the backward pass what they did not keep."""
-    layers = [layer for layer in _layers(model) if any(p.requires_grad for p in layer.parameters())]
+    layers = [layer for layer in repeated_layers(model) if any(p.requires_grad for p in layer.parameters())]
     changed = layers if cfg.compile or cfg.checkpoint_layers else []
     for layer in changed:
         forward = torch.compile(layer.forward) if cfg.compile else layer.forward
@@ -99,12 +107,12 @@ def _computed_again(forward: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _layers(model: nn.Module) -> list[nn.Module]:
+def repeated_layers(model: nn.Module) -> list[nn.Module]:
     """The repeated layers: the entries of the outermost lists of modules of one kind."""
     found: list[nn.Module] = []
     for child in model.children():
         if isinstance(child, nn.ModuleList) and len({type(layer) for layer in child}) == 1:
             found += list(child)
         else:
-            found += _layers(child)
+            found += repeated_layers(child)
     return found

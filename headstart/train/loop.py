@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from headstart.config import TrainConfig
 from headstart.errors import ConfigError, Stopped
-from headstart.runs.checkpoint import Progress, Saver, Tensors, fingerprint, load_checkpoint, load_weights, weights
+from headstart.runs.checkpoint import Progress, Saver, Tensors, fingerprint, load_checkpoint, weights
 from headstart.runs.environment import processor
 from headstart.runs.place import ALONE, Place
 from headstart.runs.run import Run
@@ -29,6 +29,7 @@ from headstart.train.larger import half, layers_as_asked, must_be_possible
 from headstart.train.memory import memory_errors
 from headstart.train.optim import build_optimizer, learning_rate
 from headstart.train.processes import Micro, Processes, threads_of
+from headstart.train.sharded import Learner, learner
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ALL = Processes()  # one process: all there is
@@ -75,51 +76,51 @@ def train(
 ) -> Progress:
     """Train `model` in place and leave it with its best weights; goes on from a checkpoint if `run` has one."""
     optimizer = build_optimizer(model, cfg)
-    free = [p for p in model.parameters() if p.requires_grad]
     with processes.leader_first():  # whose checkpoint the others go on from
         now, best = _resume(run, model, optimizer, watch)
         began = time.perf_counter() - now.seconds
         saver = Saver(run, model, optimizer, watch, saved=now.step if run.begun else None)
-        state, health = _State(saver, now, best, began, cfg, processes), Health(batches, cfg, run, watch)
-        state.save(insist=True)  # before anything is logged, so that a run that has begun always has a checkpoint
+        saver.save(
+            now, None, insist=True
+        )  # before anything is logged, so that a run that has begun always has a checkpoint
+    learns = learner(model, optimizer, cfg, processes)
+    free = [p for p in learns.model.parameters() if p.requires_grad]
+    state, health = _State(saver, now, best, began, cfg, processes, learns), Health(batches, cfg, run, watch)
     with (
         _signals() as state.asked_to_stop,
         Events(run, cfg.tensorboard and run.writes, now.step, watch) as events,
         watch.bar(run.path.name, cfg.steps, now.step),
-        memory_errors(model, cfg),
-        layers_as_asked(model, cfg),
+        memory_errors(learns.model, cfg),
+        layers_as_asked(learns.model, cfg),
     ):
         while True:
             due = now.step % cfg.eval_every == 0 or now.step == cfg.steps
-            if due and valid is not None and not now.evaluated:
-                scores = task.evaluate(model.eval(), MeasuredBatches(state, valid()))
-                health.check_scores(scores, now)
-                run.log({"step": now.step, "split": "valid", **scores, "wall": _wall(began, now)})
-                events.add("valid", scores, now.step)
-                state.best = _best_after(scores, task, model, now) or state.best
             if due and not now.evaluated:
-                after_evaluation(now.step)
+                with learns.whole():
+                    if valid is not None:
+                        _measure(model, task, valid(), state, health, run, events)
+                    after_evaluation(now.step)
                 now.evaluated = True
             if now.step == cfg.steps or (cfg.patience and now.stale >= cfg.patience):
                 break
             state.stop_if_asked()
             if now.step and now.step % cfg.checkpoint_every == 0:
                 state.save()
-            update = gradients(model, task, batches, free, cfg, now, processes)
+            update = gradients(learns.model, learns.task(task), batches, free, cfg, now, processes)
             if health.allows(update, now):
-                apply_gradients(optimizer, update["lr"])
+                apply_gradients(learns.optimizer, update["lr"])
                 health.check_weights(free, now)
                 health.look_for_spike(update, now)
                 if (now.step + 1) % cfg.log_every == 0 or now.step == 0:
                     run.log({"step": now.step + 1, "split": "train", **update, "wall": _wall(began, now)})
                     events.add("train", update, now.step + 1)
                 if now.step == 0:
-                    run.log({"step": 1, "split": "receipt", **step_receipt(model)})
+                    with learns.whole():
+                        run.log({"step": 1, "split": "receipt", **step_receipt(model)})
             now.step, now.evaluated = now.step + 1, False
             watch.advance(now.step, update["loss"], now.tokens / max(1e-9, time.perf_counter() - began))
     state.save(insist=True)  # a kill while the closing files are written is repaired from here
-    if state.best is not None:
-        load_weights(model, state.best)
+    learns.end(state.best)
     model.eval()
     return now
 
@@ -134,11 +135,13 @@ class _State:
     began: float
     cfg: TrainConfig
     processes: Processes
+    learns: Learner
     asked_to_stop: list[int] = field(default_factory=list)  # signals that have arrived
 
     def save(self, insist: bool = False) -> None:
         self.now.seconds = time.perf_counter() - self.began
-        self.saver.save(self.now, self.best if self.now.best_step != self.now.step else None, insist)
+        with self.learns.saved():
+            self.saver.save(self.now, self.best if self.now.best_step != self.now.step else None, insist)
 
     def stop_if_asked(self) -> None:
         if number := self.processes.agreed(self.asked_to_stop[0] if self.asked_to_stop else 0):
@@ -165,13 +168,20 @@ class MeasuredBatches(Dealt[B]):
         )
 
 
-def _best_after(scores: Mapping[str, Any], task: Task[M, B], model: M, now: Progress) -> Tensors | None:
-    """A copy of the weights, if their scores are the best so far."""
+def _measure(
+    model: M, task: Task[M, B], valid: Sequence[B], state: _State, health: Health, run: Run, events: Events
+) -> None:
+    """An evaluation; the weights are kept if its scores are the best so far."""
+    now = state.now
+    scores = task.evaluate(model.eval(), MeasuredBatches(state, valid))
+    health.check_scores(scores, now)
+    run.log({"step": now.step, "split": "valid", **scores, "wall": _wall(state.began, now)})
+    events.add("valid", scores, now.step)
     if now.best is not None and not task.rank(scores) > task.rank(now.best):
         now.stale += 1
-        return None
+        return
     now.best, now.best_step, now.stale = scores, now.step, 0
-    return {name: t.clone() for name, t in weights(model).items()}
+    state.best = state.learns.kept()
 
 
 def gradients(

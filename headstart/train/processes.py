@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import TCPStore, rendezvous  # type: ignore[attr-defined]
 
-from headstart.config import Gradients, TrainConfig
+from headstart.config import TrainConfig
 from headstart.errors import ConfigError, ResourceError, first_line, out_of_memory
 from headstart.runs.place import ALONE, LISTENING, Place
 
@@ -32,6 +32,7 @@ PREPARING = timedelta(days=7)  # the others wait for the first process to read i
 SILENCE = timedelta(minutes=30)  # a process that lives and says nothing for so long is taken for lost
 NUMBER = "number"  # in the name of what was no tensor
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
+Added = Literal["ordered", "all-reduce", "sharded"]  # how gradients are
 B = TypeVar("B")
 R = TypeVar("R")
 Micro = tuple[float, float, int]  # of a micro-batch: the sum of its losses, what that counts, its tokens
@@ -41,7 +42,7 @@ class Processes:
     """One process, which has everything to itself."""
 
     place: Place = ALONE
-    gradients: Literal["ordered", "all-reduce"] = "ordered"
+    gradients: Added = "ordered"
     waited: float = 0.0  # seconds in which this process sent, received, and waited for others
 
     def accumulate(self, backward: Callable[[int], Micro], micros: int, free: Sequence[nn.Parameter]) -> list[Micro]:
@@ -72,6 +73,10 @@ class Processes:
     def end(self) -> None:
         """Nothing is shared any more."""
 
+    def facts(self) -> dict[str, float]:
+        """What result.json has of the sharing; of a sharded model layers wait too, which is not measured."""
+        return {} if self.gradients == "sharded" else {"communication_seconds": round(self.waited, 3)}
+
 
 class Group(Processes):
     """One of several. The store comes first: through it the first process calls the others, once it is prepared."""
@@ -94,7 +99,7 @@ class Group(Processes):
         self._store.set("called", b"nothing")
 
     def begin(self, cfg: TrainConfig, parameters: int) -> None:
-        self.gradients, self._device = how(cfg.gradients, parameters), torch.device(cfg.device)
+        self.gradients, self._device = how(cfg, parameters), torch.device(cfg.device)
         if self.place.leads:
             self._store.set("called", b"train")
         backend = "cpu:gloo,cuda:nccl" if self._device.type == "cuda" else "gloo"
@@ -124,13 +129,14 @@ class Group(Processes):
         return next((int(n) for n in numbers if n), 0)
 
     def accumulate(self, backward: Callable[[int], Micro], micros: int, free: Sequence[nn.Parameter]) -> list[Micro]:
-        sums = _InOrder(self, micros) if self.gradients == "ordered" else _AllReduced(self)
+        sums = SUMS[self.gradients](self, micros)
         facts = torch.zeros(micros, 3, dtype=torch.float64)
         touched = torch.zeros(len(free), dtype=torch.float64)  # by parameter: a gradient that nobody has stays None
         for first in range(0, micros, self.place.count):
             micro = first + self.place.rank
             if micro < micros:
-                facts[micro] = torch.tensor(backward(micro), dtype=torch.float64)
+                with _computing():
+                    facts[micro] = torch.tensor(backward(micro), dtype=torch.float64)
                 touched += torch.tensor([p.grad is not None for p in free])
             sums.add(free, first)
         self._sum(facts)  # each row has one process that is not 0: any order gives the same
@@ -233,7 +239,7 @@ class _InOrder:
 class _AllReduced:
     """Each process adds up its own micro-batches, then all-reduce adds up the processes: less is sent, in no fixed order."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, micros: int) -> None:
         self.group = group
 
     def add(self, free: Sequence[nn.Parameter], first: int) -> None: ...  # backward has added to the gradients
@@ -245,12 +251,27 @@ class _AllReduced:
                 self.group._sum(p.grad)
 
 
-def how(asked: Gradients, parameters: int) -> Literal["ordered", "all-reduce"]:
+class _Scattered(_AllReduced):
+    """Of a sharded model the backward pass adds up the gradients of all processes, and leaves each its part."""
+
+    def give(self, free: Sequence[nn.Parameter], touched: Tensor) -> None: ...
+
+
+SUMS: dict[Added, type[_InOrder] | type[_AllReduced]] = {
+    "ordered": _InOrder,
+    "all-reduce": _AllReduced,
+    "sharded": _Scattered,
+}
+
+
+def how(cfg: TrainConfig, parameters: int) -> Added:
     """
-    >>> how("auto", 1_000_000), how("auto", 100_000_000)
-    ('ordered', 'all-reduce')
+    >>> how(TrainConfig(), 1_000_000), how(TrainConfig(), 100_000_000), how(TrainConfig(shard=True), 1)
+    ('ordered', 'all-reduce', 'sharded')
     """
-    return ("ordered" if parameters <= ORDERED else "all-reduce") if asked == "auto" else asked
+    if cfg.shard:
+        return "sharded"
+    return ("ordered" if parameters <= ORDERED else "all-reduce") if cfg.gradients == "auto" else cfg.gradients
 
 
 def threads_of(cfg: TrainConfig, place: Place) -> int:
@@ -284,6 +305,17 @@ def _together() -> Iterator[None]:
         if out_of_memory(error):
             raise
         raise lost() from error
+
+
+@contextmanager
+def _computing() -> Iterator[None]:
+    """The same for steps in which a sharded model talks too; what fails in them for another reason stays what it is."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, dist.DistError) or "gloo" in str(error):
+            raise lost() from error
+        raise
 
 
 def _store(place: Place) -> Any:

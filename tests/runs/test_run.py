@@ -299,6 +299,7 @@ OTHER: dict[str, Any] = {
     "train.precision": "bf16",
     "train.checkpoint_layers": True,
     "train.compile": True,
+    "train.shard": True,
     "train.tensorboard": False,
     "train.keep_checkpoints": True,
     "data.paths": ("other.txt",),
@@ -315,7 +316,7 @@ OTHER: dict[str, Any] = {
 MAY = [
     *("train.threads", "train.device"),
     *("train.log_every", "train.checkpoint_every", "train.keep_checkpoints", "train.tensorboard"),
-    *("train.skip_nonfinite", "train.gradients", "train.checkpoint_layers"),
+    *("train.skip_nonfinite", "train.gradients", "train.checkpoint_layers", "train.shard"),
 ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -100,6 +102,37 @@ def test_of_too_many_texts_some_are_left_out_evenly(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(cooccurrence, "MOST_TEXTS", 3)
     counts = texts_of(TokenRows.of([[i] for i in range(7)]), 7).toarray()
     assert counts.argmax(0).tolist() == [0, 3, 6]
+
+
+def few_at_a_time(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr("headstart.text.tokenizer.TOKENS_AT_ONCE", size)
+    monkeypatch.setattr(cooccurrence, "TOKENS_AT_ONCE", size)
+    monkeypatch.setattr(cooccurrence, "CELLS_AT_ONCE", size)
+
+
+@pytest.mark.parametrize("length", [10, 40, 1500])
+def test_counting_some_of_a_text_at_a_time_changes_no_bit(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    rows = TokenRows.of([rng.integers(0, 60, n) for n in rng.integers(0, 2 * length, 99)])
+    whole = token_vectors(rows, 70, 16)
+    few_at_a_time(monkeypatch, 123)
+    assert np.array_equal(token_vectors(rows, 70, 16), whole)
+
+
+def test_a_corpus_shorter_than_the_window_is_counted() -> None:
+    assert neighbours(TokenRows.of([[0, 1, 0]]), 2, window=8).toarray().tolist() == [[2, 2], [2, 0]]
+
+
+def test_counting_takes_little_more_memory_than_the_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, falling = np.random.default_rng(0), 1 / np.arange(1, 501)
+    rows = TokenRows.of([rng.choice(500, 1_200_000, p=falling / falling.sum())])
+    token_vectors(TokenRows.of([[0, 1]]), 2, 8)  # what is imported takes memory of its own
+    few_at_a_time(monkeypatch, 50_000)
+    tracemalloc.start()
+    token_vectors(rows, 500, 8)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak / len(rows.ids) < 20  # bytes; counted as a whole it took 47
 
 
 @pytest.mark.parametrize("window", [1, 8])

@@ -68,7 +68,7 @@ def test_all_layers_of_a_translator_are_found() -> None:
         parse(Seq2SeqConfig, {"kind": "transformer", "vocab": 20, "target_vocab": 20, "longest": 9})
     )
     lists = [part for part in model.modules() if isinstance(part, nn.ModuleList)]
-    assert len(larger._layers(model)) == sum(map(len, lists)) > 1
+    assert len(larger.repeated_layers(model)) == sum(map(len, lists)) > 1
 
 
 def test_bf16_computes_products_in_it_and_keeps_weights_in_float32(

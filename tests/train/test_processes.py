@@ -5,18 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from headstart.cli import app
+from headstart.config import JobConfig, TrainConfig
 from headstart.errors import ConfigError
-from headstart.runs.place import Place, here, must_have_work
+from headstart.runs.place import Place, here, must_have_parts, must_have_work
 from headstart.train.processes import unconnected
+from headstart.train.sharded import must_be_divisible
 from tests.forked import Forked
 from tests.train.together import run_all
 
@@ -38,6 +42,8 @@ JOBS = {
     "match-head": f"{MATCH} --set space.start=random",
 }
 REDUCED = f"{JOBS['causal']} --set train.gradients=all-reduce"
+SHARDED = {f"sharded {name}": f"{JOBS[name]} --shard --set train.keep_checkpoints=true" for name in ("causal", "full", "frozen", "lora")}  # fmt: skip
+SHARDED["sharded again"] = f"{JOBS['causal']} --shard --checkpoint-layers"
 QUICK = ("causal", "translate")  # in four processes; the rest when there is more time
 REST = [name for name in JOBS if name not in (*QUICK, "gru")]
 
@@ -73,10 +79,10 @@ def _alone(job: str, out: Path, places: dict[str, str]) -> None:
 
 
 def _together(
-    jobs: dict[str, tuple[str, str]], count: int, places: dict[str, str], factory: pytest.TempPathFactory
+    jobs: dict[str, tuple[str, str]], count: int, places: dict[str, str], where: pytest.TempPathFactory | Path
 ) -> dict[str, Path]:
     """Run jobs (words and fault) one after the other in `count` processes; their folders."""
-    folder = factory.mktemp("together")
+    folder = where if isinstance(where, Path) else where.mktemp("together")
     listed = [
         {"words": _words(job, places), "fault": fault, "out": str(folder / name)} for name, (job, fault) in jobs.items()
     ]
@@ -112,7 +118,12 @@ def two(places: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> dic
     """Every job in two processes; with all-reduce and with a fault too."""
     faults = {fault: (JOBS["causal"], fault) for fault in ("mean of means", "another order")}
     return _together(
-        {**{name: (job, "") for name, job in JOBS.items()}, "reduced": (REDUCED, ""), **faults},
+        {
+            **{name: (job, "") for name, job in JOBS.items()},
+            "reduced": (REDUCED, ""),
+            **faults,
+            **{name: (job, "") for name, job in SHARDED.items()},
+        },
         2,
         places,
         tmp_path_factory,
@@ -173,6 +184,82 @@ def test_all_reduce_has_the_same_losses_within_rounding(alone, two, four) -> Non
     )
     for losses in several:
         assert losses == pytest.approx(one, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", SHARDED)
+def test_a_sharded_model_has_the_same_losses_and_weights_within_rounding(alone, two, name: str) -> None:
+    one, several = alone["causal" if name == "sharded again" else name.removeprefix("sharded ")], two[name]
+    for key, rounding in {
+        "loss": {"abs": 1e-5},
+        "grad_norm": {"rel": 1e-4},
+    }.items():  # a scaled gradient moves Adam little
+        expected, found = ([record[key] for record in logged(run) if key in record] for run in (one, several))
+        assert len(expected) >= 5
+        assert found == pytest.approx(expected, **rounding)
+    told = result(several)
+    assert (told["processes"], told["gradients"]) == (2, "sharded")
+    assert json.loads((several / "env.json").read_text())["asked"]["train"]["shard"] is True
+    must_be_near(several / "model", one / "model")
+
+
+def must_be_near(some: Path, others: Path) -> None:
+    ours, theirs = (load_file(folder / "model.safetensors") for folder in (some, others))
+    assert ours.keys() == theirs.keys()
+    for name, tensor in ours.items():
+        torch.testing.assert_close(tensor, theirs[name], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["causal", "full"])
+def test_a_sharded_run_goes_on_in_one_process(name: str, alone, two, places, tmp_path: Path) -> None:
+    """Its checkpoints have whole weights and moments, and know of no processes."""
+    run, kept = tmp_path / "run", two[f"sharded {name}"] / "checkpoints" / "step-0000004"
+    shutil.copytree(two[f"sharded {name}"], run)
+    for path in (run / "checkpoints").iterdir():
+        if path.name > kept.name:
+            shutil.rmtree(path)
+    (run / "result.json").unlink()
+    _alone(f"{JOBS[name]} --set train.keep_checkpoints=true --set train.shard=false --resume", run, places)
+    assert [r["loss"] for r in logged(run) if "loss" in r] == pytest.approx(
+        [r["loss"] for r in logged(alone[name]) if "loss" in r], abs=1e-5
+    )
+    must_be_near(run / "model", alone[name] / "model")
+    assert json.loads((run / "env.json").read_text())["not_bit_identical"] == ["processes 2 (sharded) -> 1 (ordered)"]
+
+
+def test_a_run_goes_on_sharded(alone, places, tmp_path: Path, tmp_path_factory) -> None:
+    """With the moments that were whole before, divided."""
+    half = tmp_path_factory.mktemp("half") / "run"
+    _alone(f"{JOBS['full']} --set train.keep_checkpoints=true", half, places)
+    for path in (half / "checkpoints").iterdir():
+        if path.name > "step-0000004":
+            shutil.rmtree(path)
+    (half / "result.json").unlink()
+    job = f"{JOBS['full']} --set train.keep_checkpoints=true --shard --resume"
+    _together({"run": (job, "")}, 2, places, half.parent)
+    assert [r["loss"] for r in logged(half) if "loss" in r] == pytest.approx(
+        [r["loss"] for r in logged(alone["full"]) if "loss" in r], abs=1e-5
+    )
+    must_be_near(half / "model", alone["full"] / "model")
+
+
+def test_what_cannot_be_sharded_is_refused() -> None:
+    cfg = JobConfig(job="pretrain", train=TrainConfig(shard=True, accumulate=4))
+    must_have_parts(2, cfg)
+    must_have_parts(1, JobConfig(job="pretrain"))
+    with pytest.raises(ConfigError, match="for pretrain and finetune, not for match"):
+        must_have_parts(2, cfg.model_copy(update={"job": "match"}))
+    with pytest.raises(ConfigError, match=r"there is one\. Add --processes N"):
+        must_have_parts(1, cfg)
+    with pytest.raises(ConfigError, match=r"\(train.accumulate, 4\) must be a multiple of the processes \(3\)"):
+        must_have_parts(3, cfg)
+    for beside in ({"compile": True}, {"gradients": "ordered"}):
+        with pytest.raises(ValueError, match="Leave out one of them"):
+            TrainConfig(shard=True, **beside)
+    model = torch.nn.Linear(2, 2)
+    must_be_divisible(model)
+    model.temperature = torch.nn.Parameter(torch.tensor(1.0))
+    with pytest.raises(ConfigError, match="cannot be divided"):
+        must_be_divisible(model)
 
 
 @pytest.mark.parametrize("fault", ["mean of means", "another order"])
