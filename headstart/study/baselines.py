@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 from headstart.bases.regression import (
     Hits,
@@ -108,7 +109,7 @@ def lexicon(data: Labelled, words: Mapping[str, str]) -> Baseline:
     return Baseline("lexicon", data.target, outputs, time.perf_counter() - began)
 
 
-def tfidf_rows(data: Labelled) -> dict[str, Any]:
+def tfidf_rows(data: Labelled) -> dict[str, csr_matrix]:
     """The TF-IDF vectors of each part, fitted to the training texts, each row of length 1."""
     if data.paired:
         return pair_tfidf_rows(data)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from headstart.data import LabelledConfig, Task
 from headstart.errors import ConfigError, DataError
@@ -270,9 +271,9 @@ class WordRows:
     """The TF-IDF vectors of each fold, made once for all that use them."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[bytes, int], dict[str, Any]] = {}
+        self._made: dict[tuple[bytes, int], dict[str, csr_matrix]] = {}
 
-    def __call__(self, fold: Fold) -> dict[str, Any]:
+    def __call__(self, fold: Fold) -> dict[str, csr_matrix]:
         key = fold.train.tobytes(), len(fold.rows)
         if key not in self._made:
             self._made[key] = tfidf_rows(fold.data)
