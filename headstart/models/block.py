@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from headstart.models.base import Cache
 from headstart.models.gelu import TanhGELU
+from headstart.models.products import Linear
 from headstart.shapes import TransformerConfig
 
 
@@ -34,8 +35,8 @@ class Attention(nn.Module):
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.heads, self.dropout = heads, dropout
-        self.qkv = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
+        self.qkv = Linear(width, 3 * width)
+        self.out = Linear(width, width)
 
     def forward(
         self, x: Tensor, attention_mask: AttentionMask, cache: Cache | None = None, layer: int = 0, look: bool = False
@@ -67,10 +68,10 @@ class Block(nn.Module):
         self.pre_norm = cfg.norm == "pre"
         self.attention = Attention(cfg.width, cfg.heads, cfg.dropout)
         self.attention_norm = nn.LayerNorm(cfg.width, eps=cfg.norm_eps)
-        self.up = nn.Linear(cfg.width, cfg.ff)
+        self.up = Linear(cfg.width, cfg.ff)
         self.activation = activation(cfg.activation)
         self.inner_drop = nn.Dropout(cfg.ff_dropout)
-        self.down = nn.Linear(cfg.ff, cfg.width)
+        self.down = Linear(cfg.ff, cfg.width)
         self.ff_norm = nn.LayerNorm(cfg.width, eps=cfg.norm_eps)
         self.drop = nn.Dropout(cfg.dropout)
 

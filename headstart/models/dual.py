@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from headstart.models.base import Base
 from headstart.models.heads import Pooling
+from headstart.models.products import Linear
 from headstart.models.vision import Encoder
 from headstart.shapes import SpaceConfig
 
@@ -65,10 +66,10 @@ class Projection(nn.Module):
         self.norm = nn.LayerNorm(width, elementwise_affine=False)
         self.drop = nn.Dropout(cfg.dropout)
         if cfg.projection == "linear":
-            self.layers: nn.Module = nn.Linear(width, cfg.width)
+            self.layers: nn.Module = Linear(width, cfg.width)
         else:
             self.layers = nn.Sequential(
-                nn.Linear(width, cfg.hidden), nn.GELU(), nn.Dropout(cfg.dropout), nn.Linear(cfg.hidden, cfg.width)
+                Linear(width, cfg.hidden), nn.GELU(), nn.Dropout(cfg.dropout), Linear(cfg.hidden, cfg.width)
             )
 
     def forward(self, vectors: Tensor) -> Tensor:

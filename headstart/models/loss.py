@@ -1,7 +1,7 @@
 """Cross-entropy over a large vocabulary without ever holding all its logits.
 
 The plain way makes an (N, V) matrix of logits, another of probabilities and a third of gradients. Here a chunk
-of rows at a time goes through one reused buffer, and the gradients are formed in the same pass: the numbers are
+of rows at a time goes through one reused buffer (or the memory that the last one freed), and the gradients are formed in the same pass: the numbers are
 the same, the memory is that of one chunk. N rows, D width, V vocabulary.
 """
 
@@ -14,7 +14,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from headstart.models.products import fast, product
+
 CHUNK = 512  # rows
+MANY_LOGITS = (
+    2**22
+)  # of a chunk by oneDNN, whose results are new memory each time: the allocator keeps no more than 32 MB
 ALIGN = 64  # matrix products with V a multiple of this run up to 1.8 times faster on AVX2
 WORTH_PADDING = 4096  # vocabularies below this are too small for the copy to pay
 
@@ -40,13 +45,14 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         d_hidden = torch.empty_like(hidden) if learn_hidden else None
         d_matrix = torch.zeros_like(matrix) if learn_weight else None
         d_shift = torch.zeros(len(matrix), dtype=matrix.dtype, device=matrix.device) if learn_bias else None
-        rows = min(CHUNK, max(1, len(hidden)))
-        buffer = _buffer("logits", (rows, len(matrix)), hidden)
+        onednn = fast(hidden, matrix)
+        most = max(1, MANY_LOGITS // len(matrix)) if onednn else CHUNK
+        rows = min(CHUNK, most, max(1, len(hidden)))
+        buffer = None if onednn else _buffer("logits", (rows, len(matrix)), hidden)
         total = hidden.new_zeros(())
         for start in range(0, len(hidden), rows):
             x, y = hidden[start : start + rows], target[start : start + rows, None]
-            z = buffer[: len(x)]
-            torch.mm(x, matrix.T, out=z)
+            z = product(x, matrix) if buffer is None else torch.mm(x, matrix.T, out=buffer[: len(x)])
             if shift is not None:
                 z += shift
             top = z.amax(1, keepdim=True)
@@ -58,9 +64,10 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 continue
             z.div_(mass).scatter_add_(1, y, z.new_full(y.shape, -1.0))  # softmax minus one-hot
             if d_hidden is not None:
-                torch.mm(z, matrix, out=d_hidden[start : start + rows])
+                part = d_hidden[start : start + rows]
+                part.copy_(product(z, matrix.T)) if onednn else torch.mm(z, matrix, out=part)
             if d_matrix is not None:
-                d_matrix.addmm_(z.T, x)
+                d_matrix.add_(product(z.T, x.T)) if onednn else d_matrix.addmm_(z.T, x)
             if d_shift is not None:
                 d_shift += z.sum(0)
         ctx.save_for_backward(

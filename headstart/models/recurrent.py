@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from headstart.models.products import Linear
 from headstart.models.seq2seq import Maps, Seq2Seq, State
 from headstart.shapes import Seq2SeqConfig
 
@@ -30,8 +31,8 @@ class GRUCell(nn.Module):
     def __init__(self, inputs: int, hidden: int, reset_before: bool = False) -> None:
         super().__init__()
         self.reset_before = reset_before
-        self.of_input = nn.Linear(inputs, 3 * hidden)  # reset, update, candidate, in this order
-        self.of_state = nn.Linear(hidden, 3 * hidden)
+        self.of_input = Linear(inputs, 3 * hidden)  # reset, update, candidate, in this order
+        self.of_state = Linear(hidden, 3 * hidden)
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -(hidden**-0.5), hidden**-0.5)  # as nn.GRUCell begins
 
@@ -84,9 +85,9 @@ class AdditiveAttention(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.of_query = nn.Linear(width, width, bias=False)
-        self.of_key = nn.Linear(width, width)
-        self.score = nn.Linear(width, 1, bias=False)  # a bias would move all scores alike
+        self.of_query = Linear(width, width, bias=False)
+        self.of_key = Linear(width, width)
+        self.score = Linear(width, 1, bias=False)  # a bias would move all scores alike
 
     def forward(self, query: Tensor, prepared: Tensor, values: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Contexts (B, T, D) and weights (B, T, S) from queries (B, T, D) and keys that went through `of_key`."""
@@ -107,9 +108,9 @@ class Recurrent(Seq2Seq):
         self.encoder = _layers(cfg, two_way=cfg.two_way)
         self.decoder = _layers(cfg)
         self.attention = AdditiveAttention(cfg.hidden) if cfg.additive else None
-        self.join = nn.Linear(2 * cfg.hidden, cfg.hidden) if cfg.additive else None
+        self.join = Linear(2 * cfg.hidden, cfg.hidden) if cfg.additive else None
         self.drop = nn.Dropout(cfg.dropout)
-        self.head = nn.Linear(cfg.hidden, cfg.target_vocab)
+        self.head = Linear(cfg.hidden, cfg.target_vocab)
 
     def encode(self, ids: Tensor, mask: Tensor, look: Maps | None = None) -> State:
         x = self.drop(self.source(ids))  # (B, S, D)

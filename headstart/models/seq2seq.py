@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from headstart.models.base import Cache
 from headstart.models.block import AttentionMask, Block
 from headstart.models.loss import chunked_cross_entropy
+from headstart.models.products import Linear
 from headstart.models.transformer import Transformer, sinusoids
 from headstart.shapes import IGNORE, Seq2SeqConfig, TransformerConfig
 
@@ -73,9 +74,9 @@ class CrossAttention(nn.Module):
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.heads, self.dropout = heads, dropout
-        self.query = nn.Linear(width, width)
-        self.key_value = nn.Linear(width, 2 * width)
-        self.out = nn.Linear(width, width)
+        self.query = Linear(width, width)
+        self.key_value = Linear(width, 2 * width)
+        self.out = Linear(width, width)
 
     def prepare(self, memory: Tensor) -> Tensor:
         """Keys and values of the encoded source, (B, 2, H, S, K): made once, read at every step."""
@@ -146,7 +147,7 @@ class TransformerSeq2Seq(Seq2Seq):
         self.drop = nn.Dropout(cfg.dropout)
         self.layers = nn.ModuleList(DecoderBlock(shape) for _ in range(cfg.layers))
         self.norm = nn.LayerNorm(cfg.hidden)
-        self.head = nn.Linear(cfg.hidden, cfg.target_vocab)
+        self.head = Linear(cfg.hidden, cfg.target_vocab)
         for name, parameter in self.layers.named_parameters():
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)

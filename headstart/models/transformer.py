@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from headstart.models.base import Base, Cache, States
 from headstart.models.block import AttentionMask, Block, causal_mask
 from headstart.models.next_token import NextToken
-from headstart.models.unpadded import MANY, read_unpadded
+from headstart.models.products import MANY
+from headstart.models.unpadded import read_unpadded
 from headstart.shapes import TransformerConfig
 
 

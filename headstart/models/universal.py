@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headstart.models.base import Base, States
+from headstart.models.products import Linear
 from headstart.shapes import UniversalConfig
 
 
@@ -40,11 +41,11 @@ class Ngrams(nn.Module):
     def __init__(self, cfg: UniversalConfig) -> None:
         super().__init__()
         wide = len(cfg.ngrams) * cfg.branch
-        self.project = nn.Linear(cfg.width, wide)
+        self.project = Linear(cfg.width, wide)
         self.inner_norm = nn.LayerNorm(wide, cfg.norm_eps)
         self.branches = nn.ModuleList(Branch(cfg.branch, size) for size in cfg.ngrams)
         self.norm = nn.LayerNorm(cfg.width + wide, cfg.norm_eps)
-        self.out = nn.Linear(cfg.width + wide, cfg.width)
+        self.out = Linear(cfg.width + wide, cfg.width)
 
     def forward(self, x: Tensor, real: Tensor) -> Tensor:
         inner = (
@@ -62,9 +63,9 @@ class Averaging(nn.Module):
         super().__init__()
         self.eps = eps
         self.layers = nn.ModuleList(
-            nn.Linear(a, b, bias=False) for a, b in ((width, hidden), (hidden, hidden), (hidden, width), (width, width))
+            Linear(a, b, bias=False) for a, b in ((width, hidden), (hidden, hidden), (hidden, width), (width, width))
         )
-        self.skips = nn.ModuleList(nn.Linear(a, b, bias=False) for a, b in ((width, hidden), (hidden, width)))
+        self.skips = nn.ModuleList(Linear(a, b, bias=False) for a, b in ((width, hidden), (hidden, width)))
 
     def forward(self, tokens: Tensor, real: Tensor) -> Tensor:
         x = (tokens * real).sum(1) / real.sum(1).sqrt()  # (B, D)

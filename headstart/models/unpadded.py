@@ -1,8 +1,5 @@
 """Texts of different lengths read without their padding, for inference: everything but attention treats tokens alike.
 
-Products of 32 bits on a processor are oneDNN's. MKL's, which torch takes by itself, have half the speed where the processor has
-AVX-512 and is none of Intel's.
-
 Shapes: B examples, T tokens, N real tokens of all examples together, D width, H heads, K = D // H.
 """
 
@@ -12,11 +9,10 @@ from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from headstart.models.block import Block
 
-MANY = 64  # rows, from which on oneDNN is ahead of MKL
 SLACK = 96  # padded tokens that attention reads in the time that one more call of it takes
 
 
@@ -83,20 +79,11 @@ def rounded(rows: int) -> int:
 
 
 def _attention(block: Block, x: Tensor, groups: Iterable[Group]) -> Tensor:
-    qkv, out = linear(block.attention.qkv, x), torch.zeros_like(x)  # (N, 3 D) and (N, D)
+    qkv, out = block.attention.qkv(x), torch.zeros_like(x)  # (N, 3 D) and (N, D)
     for group in groups:
         group.attend(qkv, block.attention.heads, out)
-    return linear(block.attention.out, out)
+    return block.attention.out(out)
 
 
 def _feed_forward(block: Block, x: Tensor) -> Tensor:
-    return linear(block.down, block.activation(linear(block.up, x)))
-
-
-def linear(layer: nn.Module, x: Tensor) -> Tensor:
-    """What the layer makes of rows."""
-    plain = type(layer) is nn.Linear and x.device.type == "cpu" and x.dtype == layer.weight.dtype == torch.float32
-    if plain and len(x) >= MANY and hasattr(torch.ops.mkldnn, "_linear_pointwise"):
-        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, layer.weight, layer.bias, "none", [], "")
-        return y
-    return layer(x)
+    return block.down(block.activation(block.up(x)))

@@ -10,7 +10,13 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from headstart.models import loss as chunked
+from headstart.models import products
 from headstart.models.loss import chunked_cross_entropy
+
+
+@pytest.fixture(autouse=True, params=[True, False], ids=["oneDNN", "torch"])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "prefers_onednn", lambda: request.param)
 
 
 @pytest.mark.parametrize("rows", [1, 7, 40])
