@@ -63,13 +63,13 @@ def test_what_another_base_makes_of_the_texts_is_kept_apart(base, reviews, tmp_p
 
 def test_the_base_reads_each_text_once_for_all_runs(base, reviews, tmp_path, monkeypatch):
     read = []
-    forward = Transformer.forward
+    as_it_is = Transformer.read
 
     def counted(self: Transformer, ids: torch.Tensor, *rest: Any) -> Any:
         read.append(len(ids))
-        return forward(self, ids, *rest)
+        return as_it_is(self, ids, *rest)
 
-    monkeypatch.setattr(Transformer, "forward", counted)
+    monkeypatch.setattr(Transformer, "read", counted)
     folder = str(tmp_path / "features")
     results = [
         finetune(frozen(base, reviews, features=folder, train={"seed": seed}), tmp_path / f"seed-{seed}")

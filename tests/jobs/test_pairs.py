@@ -42,12 +42,14 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with file.open("w", newline="") as out:
         writer = csv.writer(out)
         writer.writerow(("premise", "hypothesis", "label", "kind"))
-        for i in range(500):
+        alike = [True, False] * 250
+        dice.shuffle(alike)  # the number in the first sentence tells nothing
+        for i, same in enumerate(alike):
             animal, place = dice.choice(ANIMALS), dice.choice(PLACES)
-            other = animal if i % 2 else dice.choice([a for a in ANIMALS if a != animal])
+            other = animal if same else dice.choice([a for a in ANIMALS if a != animal])
             kind = "tame" if other in ANIMALS[:3] else "wild"
             pair = f"the {animal} is in the {place} {i}", f"a {other} sleeps"
-            writer.writerow((*pair, "same" if i % 2 else "other", kind))
+            writer.writerow((*pair, "same" if same else "other", kind))
     return file
 
 

@@ -215,9 +215,9 @@ def test_pairs_are_audited_and_corrected(base: Path, tmp_path: Path) -> None:
     assert rows_of(tmp_path / "out.csv")[40] == {**rows_of(table)[40], "label": "yes"}
 
 
-def test_tags_of_words_are_refused(tmp_path: Path) -> None:
+def test_tags_of_words_are_refused(base: Path, tmp_path: Path) -> None:
     (tmp_path / "names.conll").write_text("\n".join(f"Ada{i} B-PER\nleft O\n" for i in range(40)))
-    said = audited(str(tmp_path / "names.conll"), "--base", "gpt").stderr
+    said = audited(str(tmp_path / "names.conll"), "--base", str(base)).stderr
     assert (
         "the task of these labels is tag; this command takes classify, multilabel, regression and ordinal only" in said
     )
