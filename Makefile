@@ -17,7 +17,7 @@ setup: .venv/.ready  ## create .venv and install the package and its tools
 demo: setup  ## pretrain, fine-tune and compare on public film reviews (about five minutes)
 	$(BIN)/headstart demo
 
-test: setup  ## the fast tests (about twelve minutes)
+test: setup  ## the fast tests (about eight minutes)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 browser:  ## install Chromium, which the tests of pages use (Debian, Ubuntu)
