@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 
 from headstart.labelling.journal import Journal
 from headstart.labelling.start import start as start_session
-from tests.labelling.conftest import TRUTH, WORDS, texts
+from tests.labelling.conftest import MANY, TRUTH, WORDS, texts
 from tests.serve.conftest import Server
 
 UPLOAD = {"content-type": "application/octet-stream"}
@@ -157,7 +157,7 @@ def test_hostile_labels_and_texts_are_text(tmp_path: Path, client_of: Callable[.
 
 @pytest.mark.slow
 def test_kills_of_the_server_lose_no_acknowledged_label(tmp_path: Path, start: Callable[..., Server]) -> None:
-    (tmp_path / "texts.csv").write_text("text\n" + "".join(f"{text}\n" for text, _ in texts(1500)), "utf-8")
+    (tmp_path / "texts.csv").write_text("text\n" + "".join(f"{text}\n" for text, _ in texts(MANY)), "utf-8")
     place = start_session(tmp_path / "texts.csv", list(WORDS), tmp_path / "runs" / "topics", "tfidf").path.parent
     rng, acknowledged = random.Random(0), dict[int, str]()
     for kill in range(50):
@@ -165,7 +165,7 @@ def test_kills_of_the_server_lose_no_acknowledged_label(tmp_path: Path, start: C
         where = path_of(http)
         killer = threading.Timer(rng.uniform(0, 0.3), child.kill)
         try:
-            while len(acknowledged) < 1500:
+            while len(acknowledged) < MANY:
                 [item] = ask(http, where, f"tab-{kill}")
                 if give(http, where, f"tab-{kill}", item["row"]).status_code == 200:
                     acknowledged[item["row"]] = TRUTH[item["row"]]
