@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import os
 import threading
 import time
+import weakref
 import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -151,8 +153,11 @@ def test_the_least_recently_used_model_makes_room(folder: Path, client_of: Calla
     client = client_of(folder, memory=1)
     models = client.app.app.state.studio.models
     client.post("/predict", json={"inputs": "a", "model": "tuned"})
+    dropped = weakref.ref(next(iter(models._held.values())).loaded)
     client.post("/embed", json={"inputs": "a", "model": "base"})
     assert models.count == 1
+    assert dropped() is None
+    assert gc.get_freeze_count() > 10_000  # what is loaded, so that no request waits for a look at it
 
 
 @pytest.fixture
