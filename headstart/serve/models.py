@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headstart.use.translate import LoadedTranslator
 
 T = TypeVar("T")
+MANY = 8  # texts
 
 
 @dataclass
@@ -46,10 +47,11 @@ class Models:
     def count(self) -> int:
         return len(self._held)
 
-    def classifier(self, model: Model) -> LoadedClassifier:
+    def classifier(self, model: Model, texts: int = 1) -> LoadedClassifier:
+        """To label so many texts in one pass."""
         from headstart.use.predict import LoadedClassifier
 
-        return self._get(LoadedClassifier, model)
+        return self._get(LoadedClassifier, model, texts)
 
     def language_model(self, model: Model) -> LoadedLanguageModel:
         from headstart.use.language import LoadedLanguageModel
@@ -82,8 +84,8 @@ class Models:
             return self.translator(model).inspect(text)
         return self.inspector(model).inspect(text, tokens=tokens)
 
-    def _get(self, kind: type[T], model: Model) -> T:
-        _leave_cores()  # which every thread says for itself
+    def _get(self, kind: type[T], model: Model, texts: int = 1) -> T:
+        _take_cores(texts)  # which every thread says for itself
         with self._loading:  # what two ask for is loaded once
             return self._found(kind, model)
 
@@ -105,11 +107,12 @@ class Models:
         return loaded
 
 
-def _leave_cores() -> None:
-    """Half of the cores for models. Threads that wait for each other on cores that are busy take twenty times as long."""
+def _take_cores(texts: int) -> None:
+    """All cores for a pass of many texts, else half of them: with little to do, threads wait longer for each other than they work."""
     import torch
 
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // 2))
+    cores = os.cpu_count() or 1
+    torch.set_num_threads(cores if texts >= MANY else max(1, cores // 2))
 
 
 def _spare_the_collector() -> None:

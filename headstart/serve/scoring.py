@@ -32,7 +32,7 @@ async def labelled(studio: Studio, request: Request, wanted: str | None, texts: 
     model = await studio.model(wanted, "finetune")
 
     def predict(several: list[str]) -> list[Any]:
-        return list(studio.models.classifier(model).predict(several))
+        return list(studio.models.classifier(model, len(several)).predict(several))
 
     what = "predict pairs" if is_paired(texts) else "predict"  # which are batched together
     return model, await studio.answers(request, model, what, predict, texts, beside=True)

@@ -1,6 +1,9 @@
 """One thread that does all work with models. Requests that wait for the same model are answered in one forward pass.
 
-While it is at work, a second one answers what may go on beside it: passes that only read a model, such as those of /predict.
+Clients that were answered together ask again within moments of each other: the next pass waits for most of them, at most for
+a few milliseconds. A client that is alone never waits.
+
+While the thread is at work, a second one answers what may go on beside it: passes that only read another model, as /predict does.
 
 Generations go on one token at a time, in turn, so that a long one keeps nobody else waiting for longer than a token.
 """
@@ -8,6 +11,7 @@ Generations go on one token at a time, in turn, so that a long one keeps nobody 
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections import defaultdict, deque
@@ -22,6 +26,8 @@ from headstart.serve.problems import OVERLOADED, Refused
 from headstart.serve.settings import Limits
 
 Call = Callable[[list[Any]], Sequence[Any]]
+GATHERING = 0.006  # seconds that a pass waits at most
+ENOUGH = 5 / 6  # of the requests of the last pass
 
 
 @dataclass
@@ -60,6 +66,9 @@ class Worker:
         self._spare = threading.Condition(lock)  # for the second thread, which a lone request need not wake
         self._stopped = False
         self._busy = False  # whether the first thread is at work
+        self._key: Hashable = None  # of the requests that it answers
+        self._joined = 1  # requests of its last pass
+        self._enough = 1  # requests that it waits for
         self._threads = [threading.Thread(target=work, daemon=True, name="models") for work in (self._work, self._help)]
 
     def start(self) -> None:
@@ -100,8 +109,9 @@ class Worker:
         with self._changed:
             self._must_have_room()
             self._waiting.append(batch)
-            self._changed.notify()
-            if self._busy and batch.beside:
+            if len(self._waiting) >= self._enough:
+                self._changed.notify()
+            if self._busy and self._may_go_beside(batch):
                 self._spare.notify()
 
     def generate(
@@ -127,25 +137,41 @@ class Worker:
                     self._changed.wait()
                 if self._stopped and not self._waiting and not self._generations:
                     return
-                together, self._busy = self._taken(self._waiting), True
+                if not self._generations:
+                    self._gather()
+                together = self._taken(self._waiting)
+                self._busy, self._joined, self._key = True, len(together), together[0].key if together else None
                 if self._waiting:
                     self._spare.notify()
                 generation = self._generations.popleft() if self._generations else None
             if together:
                 self._answer(together)
-            if generation and self._advance(generation):
-                with self._changed:
-                    self._generations.append(generation)
+            if generation:
+                self._key = None
+                if self._advance(generation):
+                    with self._changed:
+                        self._generations.append(generation)
+
+    def _gather(self) -> None:
+        """Wait for most of the clients that were answered together."""
+        until, self._enough = time.monotonic() + GATHERING, math.ceil(ENOUGH * self._joined)
+        while len(self._waiting) < self._enough and not self._stopped and (left := until - time.monotonic()) > 0:
+            self._changed.wait(left)
+        self._enough = 1
 
     def _help(self) -> None:
         while True:
             with self._changed:
-                while not (able := [batch for batch in self._waiting if batch.beside] if self._busy else []):
+                while not (able := [b for b in self._waiting if self._may_go_beside(b)] if self._busy else []):
                     if self._stopped:
                         return
                     self._spare.wait()
                 together = self._taken(able)
             self._answer(together)
+
+    def _may_go_beside(self, batch: _Batch) -> bool:
+        """Whether the second thread may answer; what could be joined in the next pass of the first one waits for that."""
+        return batch.beside and batch.key != self._key
 
     def _taken(self, able: Sequence[_Batch]) -> list[_Batch]:
         """Of those, the request that waits longest, and others like it that fit into the same forward pass."""

@@ -191,6 +191,41 @@ def test_requests_for_one_model_are_answered_in_one_pass(worker: Worker) -> None
     assert passes == [40]
 
 
+def test_the_next_pass_waits_for_the_clients_of_the_last_one(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headstart.serve.worker.GATHERING", 30.0)  # longer than the test
+    passes: list[int] = []
+
+    def same(items: list[int]) -> list[int]:
+        passes.append(len(items))
+        return items
+
+    let_go = held(worker)
+    first = [worker.submit("same", same, [i]) for i in range(6)]
+    let_go.set()
+    assert [f.result(10) for f in first] == [[i] for i in range(6)]
+    again = [worker.submit("same", same, [i]) for i in range(4)]
+    time.sleep(0.1)
+    assert not any(f.done() for f in again)
+    again.append(worker.submit("same", same, [4]))  # five of six are enough
+    assert [f.result(10) for f in again] == [[i] for i in range(5)]
+    assert passes == [6, 5]
+
+
+def test_a_client_that_is_left_alone_waits_once(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headstart.serve.worker.GATHERING", 0.2)
+    let_go = held(worker)
+    first = [worker.submit("same", lambda items: items, [i]) for i in range(6)]
+    let_go.set()
+    for future in first:
+        future.result(10)
+    took = []
+    for _ in range(4):
+        began = time.monotonic()
+        worker.submit("same", lambda items: items, [0]).result(10)
+        took.append(time.monotonic() - began)
+    assert took[0] >= 0.2 > sum(took[1:])
+
+
 def test_a_loop_is_woken_once_for_what_was_answered_together(worker: Worker) -> None:
     async def ask() -> tuple[list[list[int]], int]:
         loop, woken = asyncio.get_running_loop(), list[Any]()
