@@ -22,6 +22,7 @@ from benchmarks import (
     bulk,
     check,
     estimates,
+    few_labels,
     frozen,
     generation,
     growth,
@@ -168,6 +169,10 @@ COMMANDS = {
     "scaling, a study": scaling.study(HERE, HERE, 2, 60),
     "bulk": [*bulk.commands(HERE, HERE, 1)[bulk.OURS][3:], "out.csv"],
     "verdict": verdict.comparison(verdict.Question("data", "base", 1, 2, "base", 1), HERE),
+    **{
+        f"few_labels, {base}": few_labels.comparison(few_labels.DATA[0], base, HERE, [8], 2, 1)
+        for base in few_labels.ARMS
+    },
 }
 
 
@@ -178,6 +183,31 @@ def test_a_command_that_a_benchmark_starts_is_one_that_the_command_line_accepts(
         group, words = group.commands[words[0]], words[1:]
     with group.make_context(name, list(words)) as context:
         assert context.params
+
+
+def test_few_labels_are_drawn_from_rows_that_no_test_row_is_among(tmp_path: Path) -> None:
+    for part, rows in {"dev": "1\tfine\n0\tdull\n", "test": "0\ta\tb\n"}.items():
+        (tmp_path / "sst2").mkdir(exist_ok=True)
+        (tmp_path / "sst2" / f"{part}.tsv").write_text("label\tcontent\n" + rows)
+    assert few_labels.rows_of("sst2", tmp_path) == (
+        [("fine", "positive"), ("dull", "negative")],
+        [("a\tb", "negative")],
+    )
+    assert few_labels.rows_of("books", tmp_path) is None
+
+
+def test_the_table_of_few_labels_has_a_row_for_each_arm_and_a_column_for_each_count(tmp_path: Path) -> None:
+    arms = [("prompt", "smollm2", 16, 0.85, 0.03), ("prompt", "smollm2", 128, 0.87, 0.01), ("zero-shot", "smollm2", None, 0.84, None)]  # fmt: skip
+    found = [
+        {"kind": kind, "base": base, "labels": labels, "accuracy": {"mean": mean, "sd": sd}}
+        for kind, base, labels, mean, sd in arms
+    ]
+    (tmp_path / "smollm2").mkdir()
+    (tmp_path / "smollm2" / "results.json").write_text(json.dumps({"arms": found}))
+    header, _, prompt, zero_shot = few_labels.table(tmp_path, classes=2)
+    assert header.split(" | ")[1:] == ["0 per class", "8 per class", "64 per class |"]
+    assert prompt == "| prompt smollm2 |  | 0.850 (0.030) | 0.870 (0.010) |"
+    assert zero_shot == "| zero-shot smollm2 | 0.840 |  |  |"
 
 
 def test_the_cost_model_of_processes_is_fitted_to_what_it_says() -> None:
