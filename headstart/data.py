@@ -10,6 +10,7 @@ from headstart.schema import Frozen
 
 Unit = Literal["line", "sentence", "document"]
 Task = Literal["classify", "multilabel", "regression", "ordinal", "tag"]  # what is predicted for a row
+Input = Literal["text", "pair"]  # what a row has to read
 
 
 class ReadConfig(Frozen):

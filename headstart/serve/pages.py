@@ -26,8 +26,7 @@ from headstart.serve.problems import scrubbed
 from headstart.serve.registry import ID, Entry, Model
 from headstart.serve.studio import Studio, studio_of
 from headstart.show.page import templates
-from headstart.study.arm_words import TRAINED, WORDS
-from headstart.study.plan import ARMS
+from headstart.study.arms import ARMS
 from headstart.study.verdict import headline
 from headstart.targets.tasks import TARGETS
 from headstart.text.visible import shown
@@ -103,7 +102,7 @@ def _told(entry: Entry) -> tuple[str, tuple[str, float] | None]:
 
 @router.get("/new")
 def new_study(request: Request) -> HTMLResponse:
-    arms = {arm: TRAINED.get(arm) or WORDS.get(arm, "") for arm in ARMS if arm != "last:K"}
+    arms = {arm: kind.words for arm, kind in ARMS.items() if arm != "last:K"}
     return page(request, "new.html.j2", title="New study", arms=arms, tasks=TASKS)
 
 

@@ -10,7 +10,7 @@ from headstart.data import Task
 from headstart.serve.files import FILE_ID
 from headstart.serve.registry import ID
 from headstart.serve.settings import Limits
-from headstart.study.plan import ARM
+from headstart.study.arms import ARM
 
 LIMITS = Limits()
 Text = Annotated[str, Field(max_length=LIMITS.text)]

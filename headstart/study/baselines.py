@@ -27,13 +27,14 @@ from headstart.hub.packs import get_pack
 from headstart.prompts import prompts_for
 from headstart.runs.disk import write_file
 from headstart.strict_json import to_json
+from headstart.study.arms import ARMS, ArmKind, arm_kind
 from headstart.study.baseline import Baseline
 from headstart.study.lexicon import lexicon_probabilities, polarities
 from headstart.study.pair_features import pair_tfidf_rows, pair_vectors
-from headstart.study.plan import OF_TAGS, OF_TEXTS, ONE_CLASS, PAIRED_ARMS, PROMPTED_ARMS, SINGLE_TEXTS, StudyConfig
-from headstart.study.tag_baselines import crf, most_frequent_tag
+from headstart.study.plan import StudyConfig
 from headstart.targets.target import Outputs, Target, prediction_records
-from headstart.text.split import Labelled, draw, split_labelled
+from headstart.targets.tasks import TARGETS
+from headstart.text.split import Labelled
 from headstart.text.text_pair import singles
 from headstart.text.tfidf import fitted_tfidf
 from headstart.text.word_vectors import known_vectors, vector_files
@@ -160,25 +161,12 @@ def decided(data: Labelled, found: Regression, rows: Mapping[str, Any]) -> tuple
 
 def refuse_impossible(cfg: StudyConfig, data: Labelled) -> None:
     """An error before anything is trained, where an arm has no use for the labels or cannot find its files."""
-    task = data.target.task
-    for arm in cfg.arms if task != "classify" else ():
-        if arm in ONE_CLASS:
-            raise ConfigError(
-                f"The arm {arm} is for rows with one class each; the task here is {task}. Leave it out of --arms."
-            )
-    for arm in cfg.arms:
-        if arm in OF_TAGS and task != "tag":
-            raise ConfigError(f"The arm {arm} is for tags of words; the task here is {task}. Leave it out of --arms.")
-        if arm in OF_TEXTS and task == "tag":
-            raise ConfigError(f"The arm {arm} reads a text as a whole; the task here is tag. Take crf or most-frequent-tag in --arms.")  # fmt: skip
-        if arm in (SINGLE_TEXTS if data.paired else PAIRED_ARMS):
-            rows = (
-                "single texts; the rows here are pairs"
-                if data.paired
-                else "pairs of texts; the rows here are single texts"
-            )
-            raise ConfigError(f"The arm {arm} is for {rows}. Leave it out of --arms.")
-    if any(arm in ("zero-shot", *PROMPTED_ARMS) for arm in cfg.arms):
+    kinds = [arm_kind(arm) for arm in cfg.arms]
+    of_classes = [kind for kind in kinds if kind.only == "classify" != data.target.task]
+    for kind in (*of_classes, *kinds):
+        if misfit := _misfit(kind, data):
+            raise ConfigError(f"The arm {kind.name} {misfit}")
+    if any(kind.prompted or kind.name == "zero-shot" for kind in kinds):
         prompts_for(data.labels, True, cfg.prompts, cfg.label_words)
     if "lexicon" in cfg.arms:
         polarities(data.labels, cfg.label_words)
@@ -187,30 +175,20 @@ def refuse_impossible(cfg: StudyConfig, data: Labelled) -> None:
         vector_files(cfg.static_vectors)
 
 
-def write_baseline(cfg: StudyConfig, kind: str, labels: int, seed: int, path: Path) -> None:
-    """A baseline on `labels` rows (0: all) drawn with `seed`, as a cell: predictions.jsonl and result.json in `path`."""
-    whole = split_labelled(cfg.data)
-    data = draw(whole, labels, seed, cfg.data.balanced) if labels else whole
-    match kind:
-        case "majority" | "constant":
-            made = majority(data)
-        case "tfidf":
-            made = tfidf(data)
-        case "static":
-            made = static(data, cfg.static_vectors)
-        case "lexicon":
-            made = lexicon(data, cfg.label_words)
-        case "overlap" | "first-only" | "second-only":
-            from headstart.study.pair_baselines import pair_baseline
-
-            made = pair_baseline(data, kind)
-        case "most-frequent-tag":
-            made = most_frequent_tag(data)
-        case "crf":
-            made = crf(data)
-        case _:
-            raise AssertionError(f"no baseline: {kind}")
-    write_cell(data, made, path)
+def _misfit(kind: ArmKind, data: Labelled) -> str:
+    """Why an arm has no use for these rows, and what to do; nothing where it has."""
+    task = data.target.task
+    if kind.only and kind.only != task:
+        return f"is for {TARGETS[kind.only].rows}; the task here is {task}. Leave it out of --arms."
+    if kind.whole and data.target.by_word:
+        others = sorted(name for name, other in ARMS.items() if other.only == task)
+        return f"reads a text as a whole; the task here is {task}. Take {' or '.join(others)} in --arms."
+    if kind.reads and kind.reads != data.reads:
+        rows = (
+            "single texts; the rows here are pairs" if data.paired else "pairs of texts; the rows here are single texts"
+        )
+        return f"is for {rows}. Leave it out of --arms."
+    return ""
 
 
 def write_cell(data: Labelled, made: Baseline, path: Path) -> None:

@@ -23,11 +23,12 @@ from headstart.runs.run import Run
 from headstart.schema import parse, read_toml
 from headstart.shapes import PRESETS
 from headstart.study.abstention import abstention, calibration
+from headstart.study.arms import ArmKind
 from headstart.study.compared import compared
 from headstart.study.mistakes import disagreements, mistakes
 from headstart.study.overlap import overlapping
 from headstart.study.parts import Hygiene, Number
-from headstart.study.plan import CONSTANT, LINEAR, NEEDS_NO_LABELS, BaseRun, StudyConfig, arms_of, leading_score
+from headstart.study.plan import BaseRun, StudyConfig, arms_of, leading_score
 from headstart.study.results import (
     Abstention,
     ArmResult,
@@ -111,6 +112,7 @@ class Gathered:
 
     def results(self) -> Results:
         data, last = self.data, self.at(self.last)
+        saying = [t for t in last if not t.arm.row.constant]
         whole = self.state["data"]["hygiene"]["overlapping_rows"]["test"]
         overlap: dict[int | None, list[int]] = {None: []}  # what uses no labels has learned from no rows
         overlap |= {
@@ -135,9 +137,9 @@ class Gathered:
             differences=self._differences(),
             labels_needed=self._labels_needed(),
             curves={t.arm.name: self._curves(t) for t in last if t.arm.fine_tuned},
-            mistakes={t.arm.name: mistakes(data, self.truth, t) for t in last if t.arm.kind not in CONSTANT},
-            disagreements=disagreements(data, self.truth, [t for t in last if t.arm.kind not in CONSTANT]),
-            tagged=tagged_rows(data, self.truth, [t for t in last if t.arm.kind not in CONSTANT]),
+            mistakes={t.arm.name: mistakes(data, self.truth, t) for t in saying},
+            disagreements=disagreements(data, self.truth, saying),
+            tagged=tagged_rows(data, self.truth, saying),
             receipts=[_receipt(t) for t in last if t.arm.fine_tuned],
             pretraining=[p for base, b in self.bases.items() if (p := _pretraining(base, Path(b["path"])))],
             failures=[Failure(**failure) for failure in self.state.get("failures", [])],
@@ -266,10 +268,11 @@ class Gathered:
         if len(self.cfg.labels) == 1:
             return []
         found = []
-        for reference in (t for t in self.at(self.last) if t.arm.kind in ("scratch", *LINEAR, *NEEDS_NO_LABELS)):
+        for reference in (t for t in self.at(self.last) if t.arm.kind == "scratch" or _is_measure(t.arm.row)):
             for arm in self.arms:
                 curve = [t for t in self.taken if t.arm == arm]
-                if arm == reference.arm or arm.kind in (*CONSTANT, "scratch", *NEEDS_NO_LABELS) or len(curve) < 2:
+                plain = arm.row.constant or arm.kind == "scratch" or not arm.row.labelled
+                if arm == reference.arm or plain or len(curve) < 2:
                     continue
                 other_shape = arm.base and reference.arm.base and arm.base.shape != reference.arm.base.shape
                 if other_shape and reference.arm.kind == "scratch":
@@ -352,6 +355,10 @@ class Gathered:
             **{key: facts[key] for key in ("versions", "started", "platform")},
             threads=facts.get("threads"),
         )
+
+
+def _is_measure(kind: ArmKind) -> bool:
+    return kind.linear or not kind.labelled
 
 
 def _summary(found: Estimate, scores: Scores) -> Summary:

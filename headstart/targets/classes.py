@@ -23,6 +23,8 @@ class Classes(Target):
     titles: ClassVar[Mapping[str, str]] = {"accuracy": "accuracy", "macro_f1": "macro-F1"}
     card = "A text classifier"
     quality = "accuracy"
+    rows = "rows with one class each"
+    baselines = ("majority", "tfidf")
 
     @classmethod
     def of(cls, labels: Sequence[str], separator: str = "") -> Self:

@@ -89,6 +89,9 @@ class Tags(Target):
 
     task: ClassVar[Task] = "tag"
     card = "A model that tags the words of a text"
+    rows = "tags of words"
+    baselines = ("most-frequent-tag", "crf")
+    by_word = True
     of_held_out = True
     titles: ClassVar[Mapping[str, str]] = {
         "f1": "entity F1",

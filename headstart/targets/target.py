@@ -34,6 +34,9 @@ class Target(ABC):
     task: ClassVar[Task]
     titles: ClassVar[Mapping[str, str]]  # of the scores, by key; those in LARGE are no shares of 1
     card: ClassVar[str]  # what a model of it is, for its card
+    rows: ClassVar[str] = ""  # what it labels, where arms of a study are for this task alone
+    baselines: ClassVar[tuple[str, ...]] = ("constant", "tfidf")  # of a study that names no arms
+    by_word: ClassVar[bool] = False  # each word of a text has a label
     linear: ClassVar[str] = "logistic regression"  # the linear model of it
     quality: ClassVar[str] = "log-likelihood"  # that its linear models are chosen by
     numeric: ClassVar[bool] = False  # a number is predicted, and no probabilities

@@ -14,7 +14,7 @@ from typing import TypedDict, TypeVar
 
 import numpy as np
 
-from headstart.data import CorpusConfig, LabelledConfig, Task
+from headstart.data import CorpusConfig, Input, LabelledConfig, Task
 from headstart.errors import ConfigError, DataError, did_you_mean
 from headstart.targets.classes import Classes
 from headstart.targets.tags import Tags
@@ -71,6 +71,10 @@ class Labelled:
     def paired(self) -> bool:
         """Whether the texts are pairs."""
         return is_paired([e.text for e in self.train[:1]])
+
+    @property
+    def reads(self) -> Input:
+        return "pair" if self.paired else "text"
 
     def notes(self, facts: LabelledFacts) -> Iterator[str]:
         """What to report of the rows before training."""
