@@ -18,6 +18,7 @@ from headstart.cli.flag import Flag
 from headstart.cli.label_flags import LABELLING, LABELLING_VERBS
 from headstart.cli.settings import label_count, label_words, placed, placed_base, placed_tokenizer, rate, template
 from headstart.study.arms import listed_arms
+from headstart.task import TASKS
 
 TRAIN = ("pretrain", "finetune", "translate train", "match train")
 PRETRAIN, FINETUNE, TRANSLATE, MATCH = ((verb,) for verb in TRAIN)
@@ -343,7 +344,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--clean-labels", "Merge labels that differ only by white space or case, and count them.",
              (*FINETUNE, *COMPARE, *WHICH, "evaluate", "data check"), "data.clean_labels", bool),
         Flag("--balanced", "With --labels: draw equally many rows of each class.", (*FINETUNE, *COMPARE, *WHICH), "data.balanced", bool),
-        Flag("--task", "Out of classify, multilabel, regression, ordinal, tag. [default: auto; found in the labels]", (*FINETUNE, *COMPARE, *WHICH, *AUDIT), "data.task"),
+        Flag("--task", f"Out of {', '.join(TASKS)}. [default: auto; found in the labels]", (*FINETUNE, *COMPARE, *WHICH, *AUDIT), "data.task"),
         Flag("--label-separator", "Between several labels in one cell. [default: found in the labels]", (*FINETUNE, *COMPARE, *WHICH, *AUDIT), "data.label_separator"),
         Flag("--any-labels", "Accept labels that look like numbers, ids or lists.", (*FINETUNE, *COMPARE, *WHICH, *AUDIT), "data.any_labels", bool),
         Flag("--strict-leakage", "Refuse test rows that are also training rows.", (*FINETUNE, *COMPARE), "strict_leakage", bool),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from headstart.bases.at_hand import is_distilled
 from headstart.bases.pretrained import within
 from headstart.config import FinetuneConfig
-from headstart.data import Task
 from headstart.errors import ConfigError
 from headstart.jobs.job import Kept
 from headstart.models.huggingface import KINDS
@@ -13,6 +12,7 @@ from headstart.prompts import AUTO, prompts_for
 from headstart.runs.model_dir import HeadSpec, Saved
 from headstart.shapes import HuggingFaceConfig, ModelConfig, Pool, pools_to_try, usual_pool
 from headstart.targets.tasks import TARGETS
+from headstart.task import Task
 from headstart.text.prompted import prompt_tokens
 from headstart.text.split import Labelled
 from headstart.text.text_pair import singles

@@ -23,7 +23,6 @@ from safetensors.torch import save
 from torch import Tensor
 
 from headstart.config import Long
-from headstart.data import Task
 from headstart.errors import ConfigError, ModelError
 from headstart.models.base import Base
 from headstart.models.heads import (
@@ -61,6 +60,7 @@ from headstart.shapes import (
 from headstart.strict_json import to_json
 from headstart.targets.target import Target
 from headstart.targets.tasks import TARGETS
+from headstart.task import Task
 from headstart.text.prompted import prompt_tokens
 from headstart.text.tokenizer import Tokenizer
 

@@ -18,13 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
-from headstart.data import LabelledConfig, Task
+from headstart.data import LabelledConfig
 from headstart.errors import DataError
 from headstart.regular_file import read_regular
 from headstart.runs.disk import attempt, make_folder, sync_folder, write_file
 from headstart.serve.problems import Refused, scrubbed
 from headstart.serve.settings import OWN
 from headstart.study.plan import usual_arms
+from headstart.task import Task
 from headstart.text.classes import found_task
 from headstart.text.data_check import check_data
 from headstart.text.files import Reading

@@ -16,7 +16,6 @@ from fastapi import Path as InPath
 from starlette.responses import HTMLResponse, Response
 
 from headstart import __version__
-from headstart.data import Task
 from headstart.errors import ModelError
 from headstart.quantities import data_size, duration
 from headstart.regular_file import read_regular
@@ -29,6 +28,7 @@ from headstart.show.page import templates
 from headstart.study.arms import ARMS
 from headstart.study.verdict import headline
 from headstart.targets.tasks import TARGETS
+from headstart.task import Task
 from headstart.text.visible import shown
 
 if TYPE_CHECKING:

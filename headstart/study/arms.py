@@ -6,10 +6,9 @@ Whatever tells arms apart asks the row. A baseline is a row and the function tha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:  # the help of --arms lists them, and pydantic would make it slow
-    from headstart.data import Input, Task
+from headstart.task import Input, Task
 
 # Tried on the validation rows; the middle one is used where there are too few to choose on. The head of a frozen base
 # starts from a linear probe, its optimum but for the regularization; an external model was pretrained for long.

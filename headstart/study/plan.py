@@ -16,12 +16,13 @@ from typing import Any, Self
 from pydantic import Field, field_validator, model_validator
 
 from headstart.config import PROMPTED_STEPS, FinetuneConfig, Objective, PretrainConfig
-from headstart.data import Input, LabelledConfig, Task
+from headstart.data import LabelledConfig
 from headstart.errors import ConfigError
 from headstart.prompts import AUTO, must_be_template
 from headstart.schema import Frozen, merge, parse
 from headstart.study.arms import ARM, ARMS, BASELINES, ArmKind, arm_kind
 from headstart.targets.tasks import TARGETS
+from headstart.task import Input, Task
 from headstart.text.split import SELECTED_FROM, Labelled
 
 PROMPTED: dict[str, Any] = {

@@ -12,7 +12,6 @@ from typing import Any, Self
 
 from pydantic import Field, ValidationError
 
-from headstart.data import Task
 from headstart.errors import DataError, ModelError
 from headstart.hub.packs import name_of
 from headstart.runs.disk import write_file
@@ -21,6 +20,7 @@ from headstart.runs.records import read_json
 from headstart.strict_json import to_json
 from headstart.study.parts import Hygiene, Number, Part
 from headstart.targets.tasks import TARGETS
+from headstart.task import Task
 from headstart.text.visible import all_shown
 
 Interval = tuple[float, float]

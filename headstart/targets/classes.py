@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.data import Task
 from headstart.targets.class_scores import class_scores, confusion, is_imbalanced, macro_f1
 from headstart.targets.target import Encoded, Outputs, Scores, Target
+from headstart.task import Task
 
 
 @dataclass(frozen=True)

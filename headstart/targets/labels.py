@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.data import Task
 from headstart.targets.smooth import pseudo_values
 from headstart.targets.target import Encoded, Outputs, Scores, Target
+from headstart.task import Task
 
 USUAL_THRESHOLD = 0.5
 FEWEST_POSITIVE = 10  # validation rows with a label, for a threshold of its own; rarer labels share one

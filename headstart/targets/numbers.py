@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.data import Task
 from headstart.targets.smooth import pseudo_values
 from headstart.targets.target import Encoded, Outputs, Record, Scores, Target
+from headstart.task import Task
 
 STRATA = 10  # parts of the training numbers that a split spreads evenly
 

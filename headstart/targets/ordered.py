@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.data import Task
 from headstart.targets.class_scores import confusion
 from headstart.targets.classes import Classes, by_confusion
 from headstart.targets.numbers import number_fault, number_in, spearman
 from headstart.targets.target import Encoded, Outputs, Scores
+from headstart.task import Task
 
 
 def in_order(labels: Sequence[str]) -> tuple[str, ...]:

@@ -20,10 +20,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.data import Task
 from headstart.targets.class_scores import PerClassScores, macro_f1, scores_by_class
 from headstart.targets.smooth import pseudo_values
 from headstart.targets.target import Encoded, Outputs, Record, Scores, Target
+from headstart.task import Task
 
 PADDING = -1  # behind the last word of a row
 OUTSIDE = "O"  # of every entity

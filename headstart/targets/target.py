@@ -20,8 +20,8 @@ from typing import Any, ClassVar, Protocol, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.data import Task
 from headstart.targets.class_scores import softmax
+from headstart.task import Task
 
 Encoded: TypeAlias = NDArray[Any]
 Outputs: TypeAlias = NDArray[np.float64]  # (N, K)

@@ -14,10 +14,10 @@ from typing import Literal, NotRequired, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.data import Task
 from headstart.errors import DataError
 from headstart.quantities import counted
 from headstart.targets.target import Target
+from headstart.task import Task
 from headstart.text.classes import not_classes
 from headstart.text.duplicates import Found, Rows, contained, exact, near, normal
 from headstart.text.files import is_blank

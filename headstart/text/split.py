@@ -14,12 +14,13 @@ from typing import TypedDict, TypeVar
 
 import numpy as np
 
-from headstart.data import CorpusConfig, Input, LabelledConfig, Task
+from headstart.data import CorpusConfig, LabelledConfig
 from headstart.errors import ConfigError, DataError, did_you_mean
 from headstart.targets.classes import Classes
 from headstart.targets.tags import Tags
 from headstart.targets.target import Target
 from headstart.targets.tasks import TARGETS
+from headstart.task import Input, Task
 from headstart.text.classes import found_task, not_classes
 from headstart.text.corpus_stream import CorpusStream, is_large
 from headstart.text.digests import digest

@@ -23,7 +23,6 @@ from headstart.bases.at_hand import bases_at_hand
 from headstart.bases.routes import ROUTES
 from headstart.bases.selection import MINUTES, Prompting, try_routes
 from headstart.config import FinetuneConfig
-from headstart.data import Task
 from headstart.errors import ConfigError, DataError, Stopped, UserError, shortened
 from headstart.jobs.job import run_job
 from headstart.jobs.recipe import pretraining
@@ -34,6 +33,7 @@ from headstart.runs.run import Run
 from headstart.runs.watch import Watch
 from headstart.schema import merge, parse
 from headstart.shapes import PRESETS
+from headstart.task import Task
 from headstart.text.classes import not_classes
 from headstart.text.read import Example
 from headstart.text.split import SELECTED_FROM

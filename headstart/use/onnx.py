@@ -14,10 +14,10 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.data import Task
 from headstart.errors import ModelError, UserError, first_line
 from headstart.runs.manifest import verifying
 from headstart.targets.tasks import TARGETS
+from headstart.task import Task
 from headstart.text.files import check_file
 from headstart.text.prompted import PromptTokens, prompted_rows
 from headstart.text.protobuf import Bytes, fields

@@ -9,13 +9,13 @@ from typing import Any, TypedDict
 import numpy as np
 
 from headstart.config import FinetuneConfig
-from headstart.data import Task
 from headstart.runs.kinds import must_be
 from headstart.runs.model_dir import Saved, read_model
 from headstart.runs.run import Run
 from headstart.targets.class_scores import ClassScores, PerClassScores, class_scores, confusion, scores_by_class
 from headstart.targets.labels import Labels
 from headstart.targets.target import Target
+from headstart.task import Task
 from headstart.tasks.classify import predicted
 from headstart.text.files import PLAIN, Reading
 from headstart.text.read import Example, read_labelled

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from headstart.data import Task
 from headstart.errors import DataError, UserError
 from headstart.quantities import counted
 from headstart.targets.tags import are_iob, as_iob2
+from headstart.task import Task
 from headstart.use.estimator import LanguageModel, OnBase, RunFolder, checked
 from headstart.use.predict import LoadedClassifier
 from headstart.use.tag import LoadedTagger
