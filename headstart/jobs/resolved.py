@@ -93,8 +93,8 @@ def refuse_for_task(cfg: FinetuneConfig, task: Task, paired: bool = False) -> No
     if task != "classify" and any(given.values()):
         flag = next(flag for flag, there in given.items() if there)
         raise ConfigError(f"{flag} is for rows with one class each; the task here is {task}. Leave it out.")
-    if task == "tag" and cfg.long == "window":
-        raise ConfigError("--long window has no effect on tags: long texts are read in parts anyway. Leave it out.")
+    if TARGETS[task].by_word and cfg.long == "window":
+        raise ConfigError(f"--long window has no effect on {task}s: long texts are read in parts anyway. Leave it out.")
     if cfg.score and cfg.score not in TARGETS[task].titles:
         raise ConfigError(
             f"score = '{cfg.score}': the scores of the task {task} are {', '.join(TARGETS[task].titles)}."

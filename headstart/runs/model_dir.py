@@ -89,6 +89,11 @@ class HeadSpec:
         return partial(last_real, tail=self.tail) if self.prompt else POOLS[self.pool]
 
     @property
+    def by_token(self) -> bool:
+        """Whether there are logits of every token, and not of the text."""
+        return self.kind == "language" or TARGETS[self.task].by_word
+
+    @property
     def target(self) -> Target:
         """What the outputs of the head are."""
         return TARGETS[self.task].of_model(self.labels, self.thresholds)

@@ -92,6 +92,10 @@ class Tags(Target):
     rows = "tags of words"
     baselines = ("most-frequent-tag", "crf")
     by_word = True
+    job = "headstart.jobs.tag:Tagging"
+    loaded = "headstart.use.tag:LoadedTagger"
+    onnx = "headstart.use.onnx_tag:OnnxTagger"
+    inspector = "headstart.use.inspect_tags:TagInspector"
     of_held_out = True
     titles: ClassVar[Mapping[str, str]] = {
         "f1": "entity F1",

@@ -37,6 +37,11 @@ class Target(ABC):
     rows: ClassVar[str] = ""  # what it labels, where arms of a study are for this task alone
     baselines: ClassVar[tuple[str, ...]] = ("constant", "tfidf")  # of a study that names no arms
     by_word: ClassVar[bool] = False  # each word of a text has a label
+    # module:class, imported when it is used: what trains a model of it, opens one, out of an .onnx file too, and looks into one.
+    job: ClassVar[str] = "headstart.jobs.finetune:Finetuning"
+    loaded: ClassVar[str] = "headstart.use.predict:LoadedClassifier"
+    onnx: ClassVar[str] = "headstart.use.onnx:OnnxClassifier"
+    inspector: ClassVar[str] = "headstart.use.inspect:Inspector"
     linear: ClassVar[str] = "logistic regression"  # the linear model of it
     quality: ClassVar[str] = "log-likelihood"  # that its linear models are chosen by
     numeric: ClassVar[bool] = False  # a number is predicted, and no probabilities

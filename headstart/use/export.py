@@ -93,7 +93,7 @@ def _theirs(saved: Saved, name: str) -> tuple[dict[str, Any], Tensors]:
         )
     described = {key: value for key, value in describe_model(saved).items() if key != "headstart"}
     tensors = to_disk(weights(saved.model), cfg)
-    if spec.task == "tag":
+    if spec.target.by_word:
         head, linear = "ForTokenClassification", KINDS[model_type].head["head.linear"]
         theirs = "score" if causal and model_type != "gpt2" else "classifier"
         tensors = {f"{theirs}{key.removeprefix(linear)}" if key.startswith(linear) else key: t for key, t in tensors.items()}  # fmt: skip
@@ -255,7 +255,7 @@ def _difference(folder: Path, saved: Saved) -> float:
     if separator is not None:
         given["token_type_ids"] = token_types(ids, separator)
     ours, found = saved.model(ids, mask), theirs(input_ids=ids, attention_mask=mask.long(), **given).logits
-    counted = mask if saved.head.kind == "language" or saved.head.task == "tag" else slice(None)
+    counted = mask if saved.head.by_token else slice(None)
     difference = float((ours[counted] - found[counted]).abs().max())
     if difference > ALLOWED:
         raise ModelError(f"The exported model gives other logits (by {difference:.2g}). Please report this.")
@@ -265,10 +265,10 @@ def _difference(folder: Path, saved: Saved) -> float:
 def card(run: Run, saved: Saved, made: str) -> str:
     """The model card: what it is, what it was trained on, how it scored, and what was taken over."""
     result, data = run.read_json("result.json"), run.read_json("data.json")
-    classifier, tags = saved.head.kind == "classify", saved.head.task == "tag"
+    classifier, by_word = saved.head.kind == "classify", saved.head.target.by_word
     task = (
         "token-classification"
-        if tags
+        if by_word
         else "text-classification"
         if classifier
         else "text-generation"
@@ -283,7 +283,7 @@ def card(run: Run, saved: Saved, made: str) -> str:
         f"It opens as `{made}` of transformers, with the logits it has in Headstart.",
         f"## Data\n\n{files}",
     ]
-    if tags:
+    if by_word:
         parts[1] += (
             " It was trained on words with one space between them, punctuation marks too, and tags the first token of each; give its "
             f'pipeline `aggregation_strategy="first"`. It reads {saved.config.context} tokens; Headstart reads longer texts in parts.'

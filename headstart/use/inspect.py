@@ -20,6 +20,7 @@ from torch import Tensor
 from headstart.bases.pretrained import made_elsewhere, open_base
 from headstart.config import PretrainConfig, TranslateConfig
 from headstart.errors import ConfigError, DataError, ModelError
+from headstart.imported import subclass_at
 from headstart.models.decode import LanguageStep, Sampling, generate
 from headstart.models.heads import POOLS, ClassHead, Model, NumberHead
 from headstart.quantities import counted
@@ -32,6 +33,7 @@ from headstart.show.labels import LabelProbabilities
 from headstart.show.probabilities import Belief, Place, TokenProbabilities
 from headstart.show.view import Inspection, View
 from headstart.targets.labels import Labels
+from headstart.targets.tasks import TARGETS
 from headstart.tasks.classify import rows_of
 from headstart.text.prompted import prompt_tokens
 from headstart.text.read import Example
@@ -70,11 +72,7 @@ class Inspector:
             raise ModelError(f"{path} is a translator: inspect_translation shows where it looked.")
         boundaries = config.data.boundaries if isinstance(config, PretrainConfig) else True
         saved = read_model(run.path / "model")
-        if saved.head.task == "tag":
-            from headstart.use.inspect_tags import TagInspector  # which is made of this class
-
-            return TagInspector(saved, str(path))
-        return cls(saved, str(path), boundaries)
+        return subclass_at(TARGETS[saved.head.task].inspector, cls)(saved, str(path), boundaries)
 
     def inspect(
         self,

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headstart.errors import ModelError, UserError, first_line
+from headstart.imported import subclass_at
 from headstart.runs.manifest import verifying
 from headstart.targets.tasks import TARGETS
 from headstart.task import Task
@@ -90,11 +91,7 @@ class OnnxClassifier:
             raise ModelError(f"{file}: not an ONNX model that can be read ({first_line(error)}).") from None
         if not facts["labels"]:
             raise ModelError(f"{file} holds a language model, which has no labels.")
-        if facts["task"] == "tag":
-            from headstart.use.onnx_tag import OnnxTagger  # which is made of this class
-
-            return OnnxTagger(session, tokenizer, facts, file)
-        return cls(session, tokenizer, facts, file)
+        return subclass_at(TARGETS[facts["task"]].onnx, cls)(session, tokenizer, facts, file)
 
     def probabilities(self, texts: Sequence[str]) -> list[list[float]]:
         """One row per text, one column per label."""
@@ -129,7 +126,7 @@ class OnnxClassifier:
             logits = self.session.run(["logits"], {"ids": ids, "mask": mask})[0]
         except Exception as error:  # such as an id that the model has no row for
             raise ModelError(f"{self.file}: the model and its metadata do not fit ({first_line(error)}).") from None
-        per_token = (longest,) if self.facts["task"] == "tag" else ()
+        per_token = (longest,) if self.target.by_word else ()
         if np.shape(logits) != (len(rows), *per_token, len(self.labels)) or not np.isfinite(logits).all():
             raise ModelError(f"{self.file}: the model does not give one finite number for each of its labels.")
         return logits

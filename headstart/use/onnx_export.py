@@ -98,7 +98,7 @@ def rows_to_score(
     labels = head.labels
     if not labels:
         raise UserError("--int8 is scored on labelled rows, so it is for classifiers.")
-    if head.task == "tag":
+    if head.target.by_word:
         raise UserError(f"--int8 is scored by accuracy; the task of {run} is {head.task}.")
     return known_rows(read_labelled(data, text_column, label_column), Classes(labels), data)
 
@@ -194,7 +194,7 @@ def _difference(file: Path, saved: Saved) -> float:
     largest = 0.0
     for ids, mask in (_rows(saved), tuple(t[1:2, :2] for t in _rows(saved))):  # other numbers of texts and tokens
         found = session.run(["logits"], {"ids": ids.numpy(), "mask": mask.numpy()})[0]
-        counted = mask if saved.head.kind == "language" or saved.head.task == "tag" else slice(None)
+        counted = mask if saved.head.by_token else slice(None)
         largest = max(largest, float((saved.model(ids, mask)[counted] - torch.from_numpy(found)[counted]).abs().max()))
     if largest > ALLOWED:
         raise ModelError(f"The exported file gives other logits (by {largest:.2g}). Please report this.")

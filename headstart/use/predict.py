@@ -9,12 +9,14 @@ from typing import Any, TypedDict
 import numpy as np
 
 from headstart.config import FinetuneConfig
+from headstart.imported import subclass_at
 from headstart.runs.kinds import must_be
 from headstart.runs.model_dir import Saved, read_model
 from headstart.runs.run import Run
 from headstart.targets.class_scores import ClassScores, PerClassScores, class_scores, confusion, scores_by_class
 from headstart.targets.labels import Labels
 from headstart.targets.target import Target
+from headstart.targets.tasks import TARGETS
 from headstart.task import Task
 from headstart.tasks.classify import predicted
 from headstart.text.files import PLAIN, Reading
@@ -56,11 +58,7 @@ class LoadedClassifier:
         found = Run.open(run)
         must_be(found.config, FinetuneConfig, run)
         saved = read_model(found.path / "model")
-        if saved.head.task == "tag":
-            from headstart.use.tag import LoadedTagger  # which is made of this class
-
-            return LoadedTagger(saved)
-        return cls(saved)
+        return subclass_at(TARGETS[saved.head.task].loaded, cls)(saved)
 
     def probabilities(self, texts: Sequence[str]) -> list[list[float]]:
         """One row per text, one column per label."""
