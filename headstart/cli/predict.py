@@ -50,10 +50,9 @@ def predict(given: Given) -> None:
         show_json(records)
         return
     for several in zip(*said.values(), strict=True):
-        if any("tokens" in record for record in several):
-            from headstart.use.tagging import marked
-
-            show("\t".join(marked(record) for record in several))
+        in_text = [model.target.in_text(record) for model, record in zip(models.values(), several, strict=True)]
+        if any(in_text):
+            show("\t".join(in_text))
             continue
         told = "\t".join(f"{_answer(r)}\t{_ranked(r['probabilities'])}" for r in several)
         text = several[0]["text"]

@@ -30,13 +30,13 @@ from headstart.text.classes import found_task
 from headstart.text.data_check import check_data
 from headstart.text.files import Reading
 from headstart.text.hygiene import NO_CLASSES, HygieneReport
+from headstart.text.layouts import ENDINGS as LAYOUT_ENDINGS
+from headstart.text.layouts import layout_task
 from headstart.text.read import LABEL_COLUMNS, TEXT_COLUMNS, read_examples
 from headstart.text.tables import find_column, header_of, is_table
-from headstart.text.tagged import COLUMNS as TAGGED
-from headstart.text.tagged import is_tagged
 from headstart.text.text_pair import is_paired, wanted_texts
 
-ENDINGS = (".csv", ".tsv", ".tab", ".json", ".jsonl", ".ndjson", ".parquet", ".txt", *TAGGED)
+ENDINGS = (".csv", ".tsv", ".tab", ".json", ".jsonl", ".ndjson", ".parquet", ".txt", *LAYOUT_ENDINGS)
 FOLDER = "files"
 FILE_ID = r"^[0-9a-f]{64}$"
 PREVIEWED = 10  # rows
@@ -135,8 +135,8 @@ class Files:
                 both = wanted_texts(header, named, TEXT_COLUMNS)
                 text_column = ",".join(find_column(header, column)[0] for column in both)
                 columns = [text_column, *columns]
-        tagged = is_tagged(file.path, named, label_column, reading)
-        task = task or ("tag" if tagged else found_task(Counter(e.label for e in examples), label_column)[0])
+        shown = layout_task(file.path, named, label_column, reading)
+        task = task or shown or found_task(Counter(e.label for e in examples), label_column)[0]
         report = check_data({"train": str(file.path)}, "line", *given, reading, numbers=task == "regression")
         if task != "classify":
             report = {**report, "warnings": [told for told in report["warnings"] if not told.startswith(NO_CLASSES)]}

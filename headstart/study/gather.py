@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from headstart.errors import DataError, ModelError
+from headstart.imported import imported
 from headstart.quantities import counted
 from headstart.runs.record_shapes import StudyState
 from headstart.runs.records import read_json
@@ -24,6 +25,7 @@ from headstart.schema import parse, read_toml
 from headstart.shapes import PRESETS
 from headstart.study.abstention import abstention, calibration
 from headstart.study.arms import ArmKind
+from headstart.study.by_type import f1_by_type
 from headstart.study.compared import compared
 from headstart.study.mistakes import disagreements, mistakes
 from headstart.study.overlap import overlapping
@@ -59,12 +61,9 @@ from headstart.study.statistics import (
     mean_interval,
     needed_to_tell,
 )
-from headstart.study.tag_rows import f1_by_type, tagged_rows
 from headstart.study.taken import CellResult, StudyFile, Taken, go_on, missing_cells, result_of, take, unfinished
 from headstart.study.verdict import verdict
 from headstart.targets.class_scores import confusion
-from headstart.targets.labels import Labels
-from headstart.targets.tags import Tags
 from headstart.text.split import Labelled, split_labelled
 
 MOST_POINTS = 300  # of a scatter plot
@@ -139,7 +138,7 @@ class Gathered:
             curves={t.arm.name: self._curves(t) for t in last if t.arm.fine_tuned},
             mistakes={t.arm.name: mistakes(data, self.truth, t) for t in saying},
             disagreements=disagreements(data, self.truth, saying),
-            tagged=tagged_rows(data, self.truth, saying),
+            tagged=imported(place)(data, self.truth, saying) if (place := self.target.shown_rows) else [],
             receipts=[_receipt(t) for t in last if t.arm.fine_tuned],
             pretraining=[p for base, b in self.bases.items() if (p := _pretraining(base, Path(b["path"])))],
             failures=[Failure(**failure) for failure in self.state.get("failures", [])],
@@ -225,7 +224,7 @@ class Gathered:
             rate=t.rate,
             confusion=self._confusion(t),
             points=self._points(t),
-            types=f1_by_type(self.target, self.truth, t) if isinstance(self.target, Tags | Labels) else {},
+            types=f1_by_type(self.target, self.truth, t),
             cost=self._arm_cost(t),
         )
 

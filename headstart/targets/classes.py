@@ -22,6 +22,7 @@ class Classes(Target):
     task: ClassVar[Task] = "classify"
     titles: ClassVar[Mapping[str, str]] = {"accuracy": "accuracy", "macro_f1": "macro-F1"}
     card = "A text classifier"
+    label_is = "one class"
     quality = "accuracy"
     rows = "rows with one class each"
     baselines = ("majority", "tfidf")

@@ -60,6 +60,7 @@ class Labels(Target):
 
     task: ClassVar[Task] = "multilabel"
     card = "A text classifier with several labels per text"
+    label_is, noun = "several labels", "a classifier of several labels"
     may_be_blank, fewest, of_held_out = True, 1, True
     titles: ClassVar[Mapping[str, str]] = {"f1": "micro-F1", "macro_f1": "macro-F1", "accuracy": "subset accuracy"}
 

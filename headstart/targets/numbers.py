@@ -45,6 +45,7 @@ class Numbers(Target):
 
     task: ClassVar[Task] = "regression"
     card = "A model that predicts a number for a text"
+    label_is, noun = "a number", "a model of numbers"
     linear, quality = "ridge regression", "minus squared error"
     numeric, fewest = True, 1
     titles: ClassVar[Mapping[str, str]] = {"r2": "R²", "mae": "MAE", "rmse": "RMSE", "spearman": "Spearman's ρ"}

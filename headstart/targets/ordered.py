@@ -31,6 +31,7 @@ class Ordered(Classes):
 
     task: ClassVar[Task] = "ordinal"
     card = "A text classifier with ordered classes"
+    label_is, noun = "a grade, such as 1 to 5 stars", "a classifier of ordered classes"
     baselines = ("constant", "tfidf")
     linear, quality, of_held_out = "cumulative logits", "log-likelihood", True
     titles: ClassVar[Mapping[str, str]] = {

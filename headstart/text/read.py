@@ -21,9 +21,9 @@ from headstart.quantities import counted
 from headstart.text.classes import spellings
 from headstart.text.compressed import is_compressed, plain_name
 from headstart.text.files import PLAIN, STRETCH, Reading, check_file, is_blank, lines, read_text
+from headstart.text.layouts import layout_task, read_layout
 from headstart.text.separated import SEPARATORS, Header
 from headstart.text.tables import TABLES, Wanted, find_column, first_few, header_of, is_table, read_columns
-from headstart.text.tagged import is_tagged, read_tagged
 from headstart.text.text_pair import lacks_text, text_of, wanted_texts
 from headstart.text.visible import is_whole
 
@@ -89,12 +89,8 @@ def read_labelled(
     if os.path.isdir(files[0]):  # Path.is_dir raises for a name that is too long
         return _tidied(path, _read_label_folders(path, reading), reading, known)
     task = reading.how.task if isinstance(reading.how, LabelledConfig) else "auto"
-    if task in ("auto", "tag"):
-        tagged = read_tagged(path, text_column, label_column, reading, must=task == "tag")
-        if tagged is not None:
-            if not tagged:
-                raise DataError(f"{path}: no sentences in it.", "DATA_EMPTY")
-            return _without_blank(path, [Example(*row) for row in tagged], reading)
+    if rows := read_layout(path, text_column, label_column, reading, task):
+        return _without_blank(path, [Example(*row) for row in rows], reading)
     if not is_table(files[0]):
         hint = _unknown_table(path, reading)  # reads it, and says so if it is no text at all
         raise DataError(
@@ -252,7 +248,7 @@ def _unknown_table(path: Path, reading: Reading) -> str | None:
 
 def _has_labels(path: Path, reading: Reading) -> bool:
     table = next(iter(_arrow_files(path)), path)
-    if is_tagged(table, None, None, reading):
+    if layout_task(table, None, None, reading):
         return True
     if not is_table(table):
         return False
