@@ -60,7 +60,8 @@ from headstart.shapes import (
 from headstart.strict_json import to_json
 from headstart.targets.target import Target
 from headstart.targets.tasks import TARGETS
-from headstart.task import Task
+from headstart.task import Input, Task
+from headstart.text.inputs import INPUTS, described_input
 from headstart.text.prompted import prompt_tokens
 from headstart.text.tokenizer import Tokenizer
 
@@ -82,7 +83,7 @@ class HeadSpec:
     task: Task = "classify"
     thresholds: tuple[float, ...] = ()  # of several labels
     temperature: float | None = None  # that the weights of the class head were divided by, once they were trained
-    paired: bool = False  # it reads pairs of texts
+    reads: Input = "text"
 
     @property
     def pooling(self) -> Pooling:
@@ -205,7 +206,7 @@ def _head_of(described: Mapping[str, Any], tokenizer: Tokenizer, causal: bool, s
         task=_task_of(described),
         thresholds=tuple(map(float, described.get("thresholds", ()))),
         temperature=described.get("temperature"),
-        paired=described.get("paired") is True,
+        reads=described_input(described),
     )
 
 
@@ -282,7 +283,7 @@ def _ours(cfg: ModelConfig, spec: HeadSpec) -> Mapping[str, Any]:
         **({"task": spec.task} if spec.task != "classify" else {}),
         **({"thresholds": list(spec.thresholds)} if spec.thresholds else {}),
         **({"temperature": spec.temperature} if spec.temperature is not None else {}),
-        **({"paired": True} if spec.paired else {}),
+        **INPUTS[spec.reads].described,
     }
 
 

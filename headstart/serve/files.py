@@ -30,11 +30,11 @@ from headstart.text.classes import found_task
 from headstart.text.data_check import check_data
 from headstart.text.files import Reading
 from headstart.text.hygiene import NO_CLASSES, HygieneReport
+from headstart.text.inputs import INPUTS, input_of, wanted_texts
 from headstart.text.layouts import ENDINGS as LAYOUT_ENDINGS
 from headstart.text.layouts import layout_task
 from headstart.text.read import LABEL_COLUMNS, TEXT_COLUMNS, read_examples
 from headstart.text.tables import find_column, header_of, is_table
-from headstart.text.text_pair import is_paired, wanted_texts
 
 ENDINGS = (".csv", ".tsv", ".tab", ".json", ".jsonl", ".ndjson", ".parquet", ".txt", *LAYOUT_ENDINGS)
 FOLDER = "files"
@@ -125,13 +125,13 @@ class Files:
         given = text_column, label_column
         examples = read_examples(file.path, "line", text_column, label_column, reading)
         columns: list[str] = []
-        paired = is_paired([e.text for e in examples[:1]])
+        reads = input_of([e.text for e in examples[:1]])
         if is_table(file.path, reading):
             header = header_of(file.path, reading)
             columns = header.names
             text_column = next(iter(find_column(header, (text_column, TEXT_COLUMNS, "--text-column"))), None)
             label_column = next(iter(find_column(header, (label_column, LABEL_COLUMNS, "--label-column"))), None)
-            if paired:
+            if INPUTS[reads].several:
                 both = wanted_texts(header, named, TEXT_COLUMNS)
                 text_column = ",".join(find_column(header, column)[0] for column in both)
                 columns = [text_column, *columns]
@@ -143,7 +143,7 @@ class Files:
         rows: list[PreviewRow] = [{"text": e.text[:SHOWN], "label": e.label} for e in examples[:PREVIEWED]]
         return {
             "columns": columns, "text_column": text_column, "label_column": label_column, "rows": rows, "check": report,
-            "notes": [scrubbed(note, self.folder.parent) for note in reading.notes()], "task": task, "arms": list(usual_arms(task, "pair" if paired else "text")),
+            "notes": [scrubbed(note, self.folder.parent) for note in reading.notes()], "task": task, "arms": list(usual_arms(task, reads)),
         }  # fmt: skip
 
     def _upload(self, place: Path) -> Upload:

@@ -29,6 +29,7 @@ from headstart.show.page import templates
 from headstart.study.arms import ARMS
 from headstart.study.verdict import headline
 from headstart.targets.tasks import TARGETS
+from headstart.text.inputs import INPUTS, InputKind, described_input
 from headstart.text.layouts import LAYOUTS
 from headstart.text.visible import shown
 
@@ -95,7 +96,7 @@ def _told(entry: Entry) -> tuple[str, tuple[str, float] | None]:
 
 @router.get("/new")
 def new_study(request: Request) -> HTMLResponse:
-    arms = {arm: kind.words for arm, kind in ARMS.items() if arm != "last:K"}
+    arms = [kind for kind in ARMS.values() if kind.name != "last:K"]
     return page(request, "new.html.j2", title="New study", arms=arms, tasks=TARGETS, layouts=LAYOUTS, endings=ENDINGS)
 
 
@@ -178,19 +179,19 @@ def model_page(request: Request, model: Id) -> HTMLResponse:
     others = [other for other in studio.registry.models() if other.job == found.job and other.id != found.id]
     described = json.loads(read_regular(found.path / "model" / "config.json")) if found.job == "finetune" else {}
     told = described.get("headstart", {})
-    paired, target = told.get("paired") is True, TARGETS.get(told.get("task", ""))
+    reads, target = INPUTS[described_input(told)], TARGETS.get(told.get("task", ""))
     noun = (target.noun if target else "") or noun
     return page(
         request, "model.html.j2", title=found.name, model=found, noun=noun, size=data_size(size), address=studio.settings.address,
-        token=studio.settings.token is not None, others=others, paired=paired, examples=_examples(found, paired),
+        token=studio.settings.token is not None, others=others, reads=reads, examples=_examples(found, reads),
     )  # fmt: skip
 
 
-def _examples(model: Model, paired: bool) -> list[tuple[str, str]]:
+def _examples(model: Model, reads: InputKind) -> list[tuple[str, str]]:
     """Routes that a model answers, each with a body to try."""
     found: dict[str, list[tuple[str, dict[str, Any]]]] = {
         "finetune": [
-            ("predict", {"inputs": [["a text", "another"]] if paired else "a text to label"}),
+            ("predict", {"inputs": reads.example}),
             ("v1/embeddings", {"input": ["a text"]}),
             ("search", {"query": "a text", "texts": ["one text", "another"]}),
         ],

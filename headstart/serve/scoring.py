@@ -21,7 +21,7 @@ from headstart.serve.requests import (
 from headstart.serve.studio import Studio, studio_of
 from headstart.strict_json import to_json
 from headstart.targets.target import Target
-from headstart.text.text_pair import is_paired, lacks_text, text_of
+from headstart.text.inputs import input_of, lacks_text, text_of
 
 router = APIRouter(tags=["scoring"])
 
@@ -36,7 +36,7 @@ async def labelled(studio: Studio, request: Request, wanted: str | None, texts: 
         found = studio.models.classifier(model)
         return [(found.target, record) for record in found.predict(several)]
 
-    what = "predict pairs" if is_paired(texts) else "predict"  # which are batched together
+    what = f"predict {input_of(texts)}"  # which are batched together
     return await studio.answers(request, model, what, predict, texts, beside=True)
 
 

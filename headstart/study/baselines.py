@@ -24,18 +24,18 @@ from headstart.bases.regression import (
 )
 from headstart.errors import ConfigError
 from headstart.hub.packs import get_pack
+from headstart.imported import imported
 from headstart.prompts import prompts_for
 from headstart.runs.disk import write_file
 from headstart.strict_json import to_json
 from headstart.study.arms import ARMS, ArmKind, arm_kind
 from headstart.study.baseline import Baseline
 from headstart.study.lexicon import lexicon_probabilities, polarities
-from headstart.study.pair_features import pair_tfidf_rows, pair_vectors
 from headstart.study.plan import StudyConfig
 from headstart.targets.target import Outputs, Target, prediction_records
 from headstart.targets.tasks import TARGETS
+from headstart.text.inputs import INPUTS, singles
 from headstart.text.split import Labelled
-from headstart.text.text_pair import singles
 from headstart.text.tfidf import fitted_tfidf
 from headstart.text.word_vectors import known_vectors, vector_files
 
@@ -64,7 +64,7 @@ def static(data: Labelled, vectors: str) -> Baseline:
 
     Frequent words count less (smooth inverse frequency, from the training texts) where that is clearly better on held-out rows.
     """
-    began = time.perf_counter()
+    began, kind = time.perf_counter(), INPUTS[data.reads]
     words = {
         name: [_WORD.findall(text) for text in singles([e.text for e in rows])]
         for name, rows in data.parts().items()
@@ -77,8 +77,9 @@ def static(data: Labelled, vectors: str) -> Baseline:
     best: tuple[Regression, dict[str, Any], bool] | None = None
     for weights in (np.ones(len(vocabulary)), RARE / (RARE + counts / max(1, counts.sum()))):
         rows = {name: _means(part, places, table, weights) for name, part in words.items()}
-        if data.paired:
-            rows = {name: pair_vectors(part[::2], part[1::2]) for name, part in rows.items()}
+        if kind.vectors:
+            joined, texts = imported(kind.vectors), len(kind.columns)
+            rows = {name: joined(*(part[i::texts] for i in range(texts))) for name, part in rows.items()}
         rows = {name: Standard.of(rows["train"]).unit(part) for name, part in rows.items()}
         found = fit_parts(data, rows)
         if best is None or (len(found.hits) and clearly_better(found.hits, best[0].hits)):
@@ -112,8 +113,8 @@ def lexicon(data: Labelled, words: Mapping[str, str]) -> Baseline:
 
 def tfidf_rows(data: Labelled) -> dict[str, csr_matrix]:
     """The TF-IDF vectors of each part, fitted to the training texts, each row of length 1."""
-    if data.paired:
-        return pair_tfidf_rows(data)
+    if place := INPUTS[data.reads].tfidf:
+        return imported(place)(data)
     vectorizer = fitted_tfidf([e.text for e in data.train])
     return {name: vectorizer.transform([e.text for e in rows]) for name, rows in data.parts().items() if rows}
 
@@ -184,10 +185,8 @@ def _misfit(kind: ArmKind, data: Labelled) -> str:
         others = sorted(name for name, other in ARMS.items() if other.only == task)
         return f"reads a text as a whole; the task here is {task}. Take {' or '.join(others)} in --arms."
     if kind.reads and kind.reads != data.reads:
-        rows = (
-            "single texts; the rows here are pairs" if data.paired else "pairs of texts; the rows here are single texts"
-        )
-        return f"is for {rows}. Leave it out of --arms."
+        wanted, here = INPUTS[kind.reads].rows, INPUTS[data.reads].brief
+        return f"is for {wanted}; the rows here are {here}. Leave it out of --arms."
     return ""
 
 

@@ -26,10 +26,10 @@ from headstart.text.digests import digest
 from headstart.text.duplicates import normal
 from headstart.text.files import PLAIN, Reading, is_blank
 from headstart.text.hygiene import HygieneReport, check
+from headstart.text.inputs import in_words, input_of, together
 from headstart.text.layouts import LAYOUTS, layout_task
 from headstart.text.read import Example, label_column_of, read_corpus, read_labelled, refuse_blank
 from headstart.text.stretches import Texts, stretches_of
-from headstart.text.text_pair import is_paired, together
 
 T = TypeVar("T")
 SELECTED_FROM = 200  # labels; of fewer, none are set aside for validation, and nothing is selected on them
@@ -68,13 +68,9 @@ class Labelled:
         return self.kind or Classes(tuple(self.labels))
 
     @property
-    def paired(self) -> bool:
-        """Whether the texts are pairs."""
-        return is_paired([e.text for e in self.train[:1]])
-
-    @property
     def reads(self) -> Input:
-        return "pair" if self.paired else "text"
+        """What there is to read in a row."""
+        return input_of([e.text for e in self.train[:1]])
 
     def notes(self, facts: LabelledFacts) -> Iterator[str]:
         """What to report of the rows before training."""
@@ -230,10 +226,12 @@ def split_labelled(cfg: LabelledConfig) -> Labelled:
 
 
 def must_agree(*parts: Sequence[Example]) -> None:
-    """Pairs of texts in all parts, or in none."""
-    if len({is_paired([e.text for e in rows[:1]]) for rows in parts if rows}) > 1:
+    """The same kind of input in all parts."""
+    found = {input_of([e.text for e in rows[:1]]) for rows in parts if rows}
+    if len(found) > 1:
+        one, other = in_words(found)[:2]
         raise DataError(
-            "The rows of one file are pairs of texts, those of another single texts. Name the columns: --text-column.",
+            f"The rows of one file are {one}, those of another {other}. Name the columns: --text-column.",
             "DATA_COLUMNS",
         )
 

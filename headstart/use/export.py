@@ -33,6 +33,7 @@ from headstart.shapes import HuggingFaceConfig, TransformerConfig
 from headstart.strict_json import to_json
 from headstart.targets.tasks import TARGETS
 from headstart.text.batch import pad
+from headstart.text.inputs import INPUTS
 from headstart.text.prompted import prompt_tokens
 from headstart.text.tokenizer import Tokenizer
 from headstart.use.language import refuse_distilled
@@ -191,7 +192,7 @@ def _write_tokenizer(folder: Path, saved: Saved) -> None:
             [part] if ids else [] for part, ids in (("<prompt>", prompt.before), ("</prompt>", prompt.after))
         )
         roles_in_it = [_several(own, "<prompt>", prompt.before), _several(own, "</prompt>", prompt.after)]
-    pair = _pair_template(start, end, saved) if saved.head.paired else None
+    pair = _pair_template(start, end, saved) if INPUTS[saved.head.reads].several else None
     tokenizer.backend.post_processor = TemplateProcessing(
         single=[*before, "$A", *after], pair=pair, special_tokens=roles_in_it
     )
@@ -249,7 +250,7 @@ def _difference(folder: Path, saved: Saved) -> float:
     rows = [plain[torch.randint(len(plain), (length,), generator=random)].tolist() for length in {1, most // 2, most}]
     given: dict[str, Tensor] = {}
     separator = getattr(saved.config, "separator", None)
-    if saved.head.paired:
+    if INPUTS[saved.head.reads].several:
         rows = [[*row[: len(row) // 2], saved.tokenizer.end, *row[len(row) // 2 + 1 :]] for row in rows]
     ids, mask = pad(rows, saved.tokenizer.pad)
     if separator is not None:

@@ -35,10 +35,10 @@ from headstart.show.view import Inspection, View
 from headstart.targets.labels import Labels
 from headstart.targets.tasks import TARGETS
 from headstart.tasks.classify import rows_of
+from headstart.text.inputs import INPUTS
 from headstart.text.prompted import prompt_tokens
 from headstart.text.read import Example
 from headstart.text.split import must_be_readable
-from headstart.text.text_pair import pair_in
 from headstart.text.tokenizer import Tokenizer, rows_to_read, truncated
 from headstart.use.attribution import attribute, class_evidence
 from headstart.use.change import compare
@@ -59,7 +59,7 @@ class Inspector:
         self.model, self.tokenizer = saved.model.eval(), saved.tokenizer
         self.kind, self.labels, self.long = saved.head.kind, saved.head.labels, saved.head.long
         self.name, self.boundaries, self.prompt = name, boundaries, saved.head.prompt
-        self.paired, self.target = saved.head.paired, saved.head.target
+        self.input, self.target = INPUTS[saved.head.reads], saved.head.target
 
     @classmethod
     def load(cls, path: str | Path) -> Inspector:
@@ -204,9 +204,11 @@ class Inspector:
     def _read(self, text: str) -> tuple[list[int], int]:
         """The ids that the model reads, and how many tokens do not fit into its context."""
         causal, limit = self.model.base.causal, self.model.base.max_len
-        if self.paired:
+        if self.input.several:
             every, kept = (
-                rows_to_read([pair_in(text)], self.tokenizer, causal, most, self.model.base.separators)[0][0]
+                rows_to_read([self.input.from_line(text)], self.tokenizer, causal, most, self.model.base.separators)[0][
+                    0
+                ]
                 for most in (sys.maxsize, limit)
             )
             return kept.tolist(), len(every) - len(kept)

@@ -21,9 +21,9 @@ from headstart.targets.classes import Classes
 from headstart.targets.target import Target
 from headstart.tasks.calibration import label_set
 from headstart.text.files import PLAIN, Reading
+from headstart.text.inputs import lacks_text
 from headstart.text.table_stream import TableStream, must_not_be_blank
 from headstart.text.table_writer import Added, format_of, must_fit, must_not_clash, writer_of
-from headstart.text.text_pair import lacks_text
 from headstart.use.label_sets import Doubt
 
 

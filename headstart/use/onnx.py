@@ -20,9 +20,9 @@ from headstart.runs.manifest import verifying
 from headstart.targets.tasks import TARGETS
 from headstart.task import Task
 from headstart.text.files import check_file
+from headstart.text.inputs import input_with, must_suit
 from headstart.text.prompted import PromptTokens, prompted_rows
 from headstart.text.protobuf import Bytes, fields
-from headstart.text.text_pair import must_suit
 from headstart.text.tokenizer import Tokenizer, rows_to_read
 from headstart.use.labels import LabelledText, labelled
 
@@ -61,7 +61,7 @@ class OnnxClassifier:
     def __init__(self, session: Any, tokenizer: Tokenizer, facts: OnnxFacts, file: str | Path = "") -> None:
         self.session, self.tokenizer, self.facts, self.file = session, tokenizer, facts, file
         self.labels: tuple[str, ...] = tuple(facts["labels"])
-        self.paired = facts["separators"] > 0
+        self.reads = input_with(2 if facts["separators"] else 1).name
         self.target = TARGETS[facts["task"]].of_model(self.labels, facts["thresholds"])
 
     @classmethod
@@ -99,7 +99,7 @@ class OnnxClassifier:
             raise TypeError("texts is a list of texts; for one text give [text]")
         if not texts:
             return []
-        must_suit(texts, self.paired)
+        must_suit(texts, self.reads)
         if self.facts["prompt"]:
             rows, _, _ = prompted_rows(texts, self.tokenizer, self.facts["prompt"], self.facts["context"], "truncate")
         else:

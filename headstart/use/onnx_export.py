@@ -22,6 +22,7 @@ from headstart.runs.run import Run
 from headstart.targets.class_scores import ClassScores, class_scores
 from headstart.targets.classes import Classes
 from headstart.text.batch import pad
+from headstart.text.inputs import INPUTS
 from headstart.text.prompted import prompt_tokens
 from headstart.text.read import Example, read_labelled
 from headstart.text.tokenizer import Tokenizer
@@ -145,7 +146,7 @@ def write_onnx(file: Path, saved: Saved) -> None:
         facts["prompt"] = vars(prompt_tokens(head.prompt, saved.tokenizer, cfg.causal))
     if head.task != "classify":
         facts |= {"task": head.task, "thresholds": list(head.thresholds)}
-    if head.paired:
+    if INPUTS[head.reads].several:
         facts["separators"] = saved.model.base.separators
     put_metadata(made, saved.tokenizer, facts)
     onnx.save(made, file)

@@ -17,12 +17,12 @@ from headstart.targets.class_scores import ClassScores, PerClassScores, class_sc
 from headstart.targets.labels import Labels
 from headstart.targets.target import Target
 from headstart.targets.tasks import TARGETS
-from headstart.task import Task
+from headstart.task import Input, Task
 from headstart.tasks.classify import predicted
 from headstart.text.files import PLAIN, Reading
+from headstart.text.inputs import must_suit
 from headstart.text.read import Example, read_labelled
 from headstart.text.split import must_be_readable
-from headstart.text.text_pair import must_suit
 from headstart.use.labels import LabelledText, known_rows, labelled, separated_as
 
 
@@ -50,8 +50,8 @@ class LoadedClassifier:
         return self.saved.head.target
 
     @property
-    def paired(self) -> bool:
-        return self.saved.head.paired
+    def reads(self) -> Input:
+        return self.saved.head.reads
 
     @classmethod
     def load(cls, run: str | Path) -> LoadedClassifier:
@@ -67,7 +67,7 @@ class LoadedClassifier:
         if not texts:
             return []
         head = self.saved.head
-        must_suit(texts, head.paired)
+        must_suit(texts, head.reads)
         return predicted(self.saved.model, texts, self.saved.tokenizer, head.long, head.prompt).tolist()
 
     def predict(self, texts: Sequence[str]) -> list[LabelledText]:

@@ -52,7 +52,7 @@ function suggest(found) {
   }
   $("none-at-hand").hidden = Boolean(best);
   if ($("corpus").value || chosen().some((base) => base.kind !== "preset")) return;
-  for (const arm of document.querySelectorAll("input[name=arm]")) if (["frozen", "full", "bi-encoder"].includes(arm.value)) arm.checked = false;
+  for (const arm of document.querySelectorAll("input[name=arm][data-pretrained]")) arm.checked = false;
 }
 
 // Where no column has a usual name, a person chooses; what does not rest on the columns waits.
