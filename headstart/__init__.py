@@ -35,7 +35,7 @@ _HOMES = {
     "TextClassifier": "headstart.use.estimator:TextClassifier",
     "TextRegressor": "headstart.use.task_estimators:TextRegressor",
     "TextSearch": "headstart.use.text_search:TextSearch",
-    "TokenTagger": "headstart.use.task_estimators:TokenTagger",
+    "TokenTagger": "headstart.use.token_tagger:TokenTagger",
     "compare": "headstart.study.study:compare",
     "finetune": "headstart.jobs.finetune:finetune",
     "inspect": "headstart.use.inspect:inspect",

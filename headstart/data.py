@@ -7,9 +7,9 @@ from typing import Literal
 from pydantic import Field
 
 from headstart.schema import Frozen
+from headstart.task import Task
 
 Unit = Literal["line", "sentence", "document"]
-Task = Literal["classify", "multilabel", "regression", "ordinal", "tag"]  # what is predicted for a row
 
 
 class ReadConfig(Frozen):
@@ -44,7 +44,7 @@ class LabelledConfig(ReadConfig):
     skip_blank: bool = False  # rows without a text or a label are skipped and counted, not rejected
     clean_labels: bool = False  # labels that differ only by white space or case are merged and counted
     any_labels: bool = False  # labels that look like numbers, ids or lists are accepted as classes, not rejected
-    # What is predicted: classify (one class), multilabel, regression (a number), ordinal (ordered classes), tag (a tag per word); auto: found in the rows.
+    # What is predicted for a row; auto: found in the rows.
     task: Literal["auto", Task] = "auto"
     label_separator: str | None = Field(None, min_length=1)  # of several labels in one cell; None: found
     valid_fraction: float = Field(0.2, gt=0, lt=1)  # of what is not test

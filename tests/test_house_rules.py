@@ -62,7 +62,7 @@ def test_imports_point_down(file: Path) -> None:
     "module",
     ["headstart", "headstart.cli", "headstart.config", "headstart.runs.run", "headstart.study.verdict",
      "headstart.study.statistics", "headstart.study.report", "headstart.study.results", "headstart.study.figures",
-     "headstart.study.plots", "headstart.study.baselines", "headstart.study.study", "headstart.show.view"],
+     "headstart.study.plots", "headstart.study.arms", "headstart.study.baselines", "headstart.study.study", "headstart.show.view"],
 )  # fmt: skip
 def test_light_modules_load_no_torch(module: str) -> None:
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"

@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from headstart.data import Task
+from headstart.task import Task
 from headstart.targets.numbers import Numbers, number_in
 from headstart.targets.target import Encoded
 
@@ -63,7 +63,7 @@ class Counts(Numbers):
 ''',
 }
 EDITS = {
-    "data.py": [('"ordinal", "tag"]', '"ordinal", "tag", "count"]')],
+    "task.py": [('"ordinal", "tag"]', '"ordinal", "tag", "count"]')],
     "targets/tasks.py": [
         ("from headstart.targets.labels", "from headstart.targets.counts import Counts\nfrom headstart.targets.labels"),
         ("Ordered, Tags)}", "Ordered, Tags, Counts)}"),

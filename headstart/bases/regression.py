@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headstart.bases.ordinal import CumulativeLogit
-from headstart.data import Task
 from headstart.targets.target import Outputs, Target
 from headstart.targets.tasks import TARGETS
+from headstart.task import Task
 
 ENOUGH = 400  # validation rows to choose on
 FOLDS = 5

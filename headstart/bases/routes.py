@@ -23,7 +23,6 @@ from torch import Tensor
 
 from headstart.bases.linear_probe import Probe, best_probe, fit_probes, install, probing_seconds
 from headstart.bases.verbalizer import prompted_probe, start_from_words
-from headstart.data import Task
 from headstart.models.heads import POOLS, ClassHead, LanguageHead, Model, head_transform, last_real
 from headstart.models.huggingface import KINDS
 from headstart.prompts import Prompt
@@ -31,6 +30,7 @@ from headstart.runs.model_dir import HeadSpec, Saved, new_head
 from headstart.shapes import HuggingFaceConfig, Pool, pools_to_try
 from headstart.targets.classes import Classes
 from headstart.targets.target import Encoded, Outputs, Target
+from headstart.task import Task
 from headstart.tasks.classify import EVALUATED_AT_ONCE, pooled_by, rows_of
 from headstart.tasks.zero_shot import calibrated, word_scores
 from headstart.text.prompted import prompt_tokens, word_tokens

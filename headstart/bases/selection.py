@@ -18,7 +18,6 @@ import numpy as np
 from headstart.bases.at_hand import is_distilled, must_have_weights
 from headstart.bases.pretrained import open_base
 from headstart.bases.routes import FOLDS, ROUTES, BaseFeatures, Fold, Route, Rows
-from headstart.data import Task
 from headstart.errors import ConfigError, DataError, UserError, first_line
 from headstart.prompts import Prompt, prompts_for
 from headstart.quantities import counted, duration
@@ -27,6 +26,7 @@ from headstart.runs.model_dir import Saved
 from headstart.runs.watch import Watch
 from headstart.targets.classes import Classes
 from headstart.targets.target import Encoded, Outputs, Target
+from headstart.task import Task
 from headstart.text.digests import digest
 from headstart.text.duplicates import normal
 from headstart.text.read import Example

@@ -17,6 +17,8 @@ from headstart.cli.complete import packs, runs
 from headstart.cli.flag import Flag
 from headstart.cli.label_flags import LABELLING, LABELLING_VERBS
 from headstart.cli.settings import label_count, label_words, placed, placed_base, placed_tokenizer, rate, template
+from headstart.study.arms import listed_arms
+from headstart.task import TASKS
 
 TRAIN = ("pretrain", "finetune", "translate train", "match train")
 PRETRAIN, FINETUNE, TRANSLATE, MATCH = ((verb,) for verb in TRAIN)
@@ -49,8 +51,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--packs", "Download the packs of models, word vectors and the lexicon that are missing, and rank them too.", WHICH, kind=bool),
         Flag("--minutes", "Time limit: the sample of rows shrinks, and slow bases are skipped, to keep it.", WHICH, kind=float, default=5.0, least=0),
         Flag("--then", "compare: run the study of the best base.", WHICH),
-        Flag("--arms", "Out of majority (class), tfidf, static, lexicon, scratch, frozen, contrastive, last:K, lora, full, hybrid, stack, zero-shot, "
-             "prompt, prompt:frozen, prompt:lora; of tags most-frequent-tag, crf; with commas. With an external causal language model zero-shot and prompt are added to the default. "
+        Flag("--arms", f"Out of {listed_arms()}; with commas. With an external causal language model zero-shot and prompt are added to the default. "
              "[default: majority,tfidf,scratch,frozen,full]", COMPARE, "arms", commas=True),
         Flag("--labels", "Label counts to compare at: 50,200,800,all. [default: all]", COMPARE, "labels", commas=True, place=label_count),
         Flag("--model", "Model; may be given several times. [default: gru, gru-additive, attention, transformer]", GRID, "models", many=True),
@@ -343,7 +344,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--clean-labels", "Merge labels that differ only by white space or case, and count them.",
              (*FINETUNE, *COMPARE, *WHICH, "evaluate", "data check"), "data.clean_labels", bool),
         Flag("--balanced", "With --labels: draw equally many rows of each class.", (*FINETUNE, *COMPARE, *WHICH), "data.balanced", bool),
-        Flag("--task", "Out of classify, multilabel, regression, ordinal, tag. [default: auto; found in the labels]", (*FINETUNE, *COMPARE, *WHICH, *AUDIT), "data.task"),
+        Flag("--task", f"Out of {', '.join(TASKS)}. [default: auto; found in the labels]", (*FINETUNE, *COMPARE, *WHICH, *AUDIT), "data.task"),
         Flag("--label-separator", "Between several labels in one cell. [default: found in the labels]", (*FINETUNE, *COMPARE, *WHICH, *AUDIT), "data.label_separator"),
         Flag("--any-labels", "Accept labels that look like numbers, ids or lists.", (*FINETUNE, *COMPARE, *WHICH, *AUDIT), "data.any_labels", bool),
         Flag("--strict-leakage", "Refuse test rows that are also training rows.", (*FINETUNE, *COMPARE), "strict_leakage", bool),

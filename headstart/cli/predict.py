@@ -11,6 +11,7 @@ from headstart.errors import DataError, UserError
 from headstart.quantities import counted
 
 if TYPE_CHECKING:
+    from headstart.task import Input
     from headstart.text.files import Reading
     from headstart.use.labels import LabelledText
     from headstart.use.onnx import OnnxClassifier
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 @verb(app, "predict")
 def predict(given: Given) -> None:
     """Label each TEXT with the classifier in RUN. Or with several, side by side; or a whole table, into a file."""
+    from headstart.text.inputs import in_words
     from headstart.use.label_sets import doubt_of
     from headstart.use.labels import without_text
 
@@ -36,9 +38,9 @@ def predict(given: Given) -> None:
     models = {name: _classifier(name) for name in doubts}
     for name, model in models.items():
         doubts[name].must_suit(model.target)
-    if len({model.paired for model in models.values()}) > 1:
-        raise UserError("Some of these runs read pairs of texts, and some single texts. Ask them one by one.")
-    asked = _asked(given, reading, models[run].paired)
+    if len(found := {model.reads for model in models.values()}) > 1:
+        raise UserError(f"Some of these runs read {', and some '.join(in_words(found))}. Ask them one by one.")
+    asked = _asked(given, reading, models[run].reads)
     show_notes(reading.notes())
     said = {name: model.predict(asked) for name, model in models.items()}
     for name, records in said.items():
@@ -50,27 +52,25 @@ def predict(given: Given) -> None:
         show_json(records)
         return
     for several in zip(*said.values(), strict=True):
-        if any("tokens" in record for record in several):
-            from headstart.use.tagging import marked
-
-            show("\t".join(marked(record) for record in several))
+        in_text = [model.target.in_text(record) for model, record in zip(models.values(), several, strict=True)]
+        if any(in_text):
+            show("\t".join(in_text))
             continue
         told = "\t".join(f"{_answer(r)}\t{_ranked(r['probabilities'])}" for r in several)
         text = several[0]["text"]
         show(f"{told}\t{text if len(text) <= 200 else text[:200] + ' ...'}")
 
 
-def _asked(given: Given, reading: Reading, pairs: bool) -> list[str]:
-    """The texts of the command line and of --file; for a model of pairs, those of the command line two by two."""
+def _asked(given: Given, reading: Reading, reads: Input) -> list[str]:
+    """What the model reads, from the command line and from --file."""
     from headstart.hub.packs import located
-    from headstart.text.read import read_lines, read_pairs
-    from headstart.text.text_pair import paired
+    from headstart.text.inputs import INPUTS
+    from headstart.text.read import read_inputs
 
     texts: list[str] = given["TEXT..."] or []
-    asked = list[str](paired(texts) if pairs else texts)
+    asked = list[str](INPUTS[reads].from_texts(texts))
     if given["--file"]:
-        read = read_pairs if pairs else read_lines
-        asked += read(located(given["--file"]), given["--text-column"], reading)
+        asked += read_inputs(located(given["--file"]), reads, given["--text-column"], reading)
     return asked
 
 

@@ -11,7 +11,7 @@ from headstart.errors import UserError
 from headstart.quantities import counted, data_size, duration
 
 if TYPE_CHECKING:
-    from headstart.data import Task
+    from headstart.task import Task
 
 PARTS = {"valid": "validation", "test": "test"}
 

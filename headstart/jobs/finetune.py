@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -19,12 +19,13 @@ from headstart.bases.linear_probe import Probe, best_probe, install, probe_pooli
 from headstart.bases.lora import add_lora, merge_lora
 from headstart.bases.verbalizer import prompted_probe
 from headstart.config import FinetuneConfig
+from headstart.imported import subclass_at
 from headstart.jobs.answers import FinetuneAnswer, FinetuneFacts
 from headstart.jobs.cards import classifier_card
 from headstart.jobs.continued import continued_notes
 from headstart.jobs.contrastive import FittedHead, pair_notes
 from headstart.jobs.job import Job, Kept, run_job
-from headstart.jobs.opened import opened
+from headstart.jobs.opened import Opened, opened
 from headstart.jobs.probability_calibration import ProbabilityCalibration
 from headstart.jobs.receipt import FinetuneReceipt, Moved, finetune_receipt, moved
 from headstart.jobs.resolved import head_spec
@@ -86,10 +87,11 @@ class Finetuning(Job[FinetuneConfig]):
     def prepare(cls, cfg: FinetuneConfig, kept: Kept[FinetuneConfig], watch: Watch) -> Self:
         """Rows, tokenizer and a model with the weights of the base, or fresh ones."""
         start = opened(cfg, kept)
-        if start.data.target.task == "tag":
-            from headstart.jobs.tag import Tagging  # which is made of this class
+        return subclass_at(start.data.target.job, cls).of(start)
 
-            return cast(Self, Tagging.of(start))
+    @classmethod
+    def of(cls, start: Opened) -> Self:
+        """The run of one class, several labels or a number for each text."""
         cfg, whole, data, model, pools = start.cfg, start.whole, start.data, start.model, start.pools
         source, taken, tokenizer = start.source, start.taken, start.tokenizer
         assert isinstance(model.head, ClassHead)

@@ -10,13 +10,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from torch import nn
 
 from headstart.config import JobConfig
+from headstart.imported import imported
 from headstart.jobs.curves import write_curves
 from headstart.runs.checkpoint import Progress
 from headstart.runs.joined import JoinedRun
@@ -174,8 +174,7 @@ class Job(ABC, Generic[C]):
 
 def job_class(cfg: JobConfig) -> type[Job[Any]]:
     """The job behind settings."""
-    module, _, name = kind_of(cfg).job.partition(":")
-    found: type[Job[Any]] = getattr(import_module(module), name)
+    found: type[Job[Any]] = imported(kind_of(cfg).job)
     return found
 
 

@@ -37,7 +37,7 @@ class Opened:
 def opened(cfg: FinetuneConfig, kept: Kept[FinetuneConfig]) -> Opened:
     whole = split_labelled(cfg.data)
     data = draw(whole, cfg.data.labels, cfg.data.draw, cfg.data.balanced) if cfg.data.labels else whole
-    refuse_for_task(cfg, data.target.task, data.paired)
+    refuse_for_task(cfg, data.target.task, data.reads)
     further = cfg.init == "pretrained"
     source = None if kept.cfg or cfg.base in PRESETS else open_base(cfg.base, cfg.allow_pickle, further)
     shape, tokenizer = shape_and_tokenizer(cfg, data, source, kept)

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headstart.data import Task
 from headstart.models.heads import ClassHead, Model
 from headstart.targets.class_scores import calibration_error, softmax
+from headstart.task import Task
 from headstart.tasks.calibration import FEWEST_ROWS, before_temperature, fit_temperature, nonconformity
 from headstart.tasks.classify import ClassifyText
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from headstart.bases.at_hand import is_distilled
 from headstart.bases.pretrained import within
 from headstart.config import FinetuneConfig
-from headstart.data import Task
 from headstart.errors import ConfigError
 from headstart.jobs.job import Kept
 from headstart.models.huggingface import KINDS
@@ -13,9 +12,10 @@ from headstart.prompts import AUTO, prompts_for
 from headstart.runs.model_dir import HeadSpec, Saved
 from headstart.shapes import HuggingFaceConfig, ModelConfig, Pool, pools_to_try, usual_pool
 from headstart.targets.tasks import TARGETS
+from headstart.task import Input, Task
+from headstart.text.inputs import INPUTS, singles
 from headstart.text.prompted import prompt_tokens
 from headstart.text.split import Labelled
-from headstart.text.text_pair import singles
 from headstart.text.tokenizer import Tokenizer, tokenizer_for
 
 
@@ -25,7 +25,7 @@ def shape_and_tokenizer(
     if kept.cfg and kept.tokenizers:
         return kept.cfg.model, kept.tokenizers["tokenizer.json"]
     if source:
-        return _for_pairs(within(source.config, cfg.context), source.tokenizer, data), source.tokenizer
+        return _separated(within(source.config, cfg.context), source.tokenizer, data), source.tokenizer
     if cfg.init == "pretrained":
         raise ConfigError(
             f"The preset '{cfg.base}' has no weights. Give a pretrained run as --base, or train from nothing with "
@@ -35,9 +35,13 @@ def shape_and_tokenizer(
     return cfg.model.model_copy(update={"vocab": tokenizer.size}), tokenizer
 
 
-def _for_pairs(shape: ModelConfig, tokenizer: Tokenizer, data: Labelled) -> ModelConfig:
+def _separated(shape: ModelConfig, tokenizer: Tokenizer, data: Labelled) -> ModelConfig:
     """`shape` with the token after which a second text begins, where a base has token types."""
-    if not data.paired or not isinstance(shape, HuggingFaceConfig) or not KINDS[shape.model_type].token_types:
+    if (
+        not INPUTS[data.reads].several
+        or not isinstance(shape, HuggingFaceConfig)
+        or not KINDS[shape.model_type].token_types
+    ):
         return shape
     return shape.model_copy(update={"separator": tokenizer.end})
 
@@ -79,22 +83,22 @@ def head_spec(cfg: FinetuneConfig, data: Labelled, pool: Pool, tokenizer: Tokeni
         bool(prompt) and (calibrated or cfg.scope == "head")
     )  # of a calibration and a probe
     return HeadSpec(
-        "classify", data.target.names, pool, cfg.head_dropout, cfg.long, prompt, tail, biased, task, paired=data.paired
+        "classify", data.target.names, pool, cfg.head_dropout, cfg.long, prompt, tail, biased, task, reads=data.reads
     )
 
 
-def refuse_for_task(cfg: FinetuneConfig, task: Task, paired: bool = False) -> None:
+def refuse_for_task(cfg: FinetuneConfig, task: Task, reads: Input = "text") -> None:
     """Settings that are for one class per row alone, or for single texts."""
     single = {"--prompt": cfg.prompt, "--objective contrastive": cfg.objective == "contrastive", "--long window": cfg.long == "window"}  # fmt: skip
-    if paired and any(single.values()):
+    if INPUTS[reads].several and any(single.values()):
         flag = next(flag for flag, there in single.items() if there)
-        raise ConfigError(f"{flag} is for single texts; the rows here are pairs. Leave it out.")
+        raise ConfigError(f"{flag} is for single texts; the rows here are {INPUTS[reads].brief}. Leave it out.")
     given = {"--prompt": cfg.prompt, "--objective contrastive": cfg.objective == "contrastive", "--class-weights": cfg.class_weights}  # fmt: skip
     if task != "classify" and any(given.values()):
         flag = next(flag for flag, there in given.items() if there)
         raise ConfigError(f"{flag} is for rows with one class each; the task here is {task}. Leave it out.")
-    if task == "tag" and cfg.long == "window":
-        raise ConfigError("--long window has no effect on tags: long texts are read in parts anyway. Leave it out.")
+    if TARGETS[task].by_word and cfg.long == "window":
+        raise ConfigError(f"--long window has no effect on {task}s: long texts are read in parts anyway. Leave it out.")
     if cfg.score and cfg.score not in TARGETS[task].titles:
         raise ConfigError(
             f"score = '{cfg.score}': the scores of the task {task} are {', '.join(TARGETS[task].titles)}."

@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headstart.data import Task
 from headstart.models.base import Base, States
 from headstart.models.block import activation
 from headstart.models.loss import chunked_cross_entropy
 from headstart.shapes import IGNORE, ModelConfig
+from headstart.task import Task
 
 Pooling = Callable[[Tensor, Tensor], Tensor]
 LOGIT_SCALE = 20.0  # inverse temperature of the choice among a teacher's vectors: cosines are small numbers

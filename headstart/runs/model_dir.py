@@ -23,7 +23,6 @@ from safetensors.torch import save
 from torch import Tensor
 
 from headstart.config import Long
-from headstart.data import Task
 from headstart.errors import ConfigError, ModelError
 from headstart.models.base import Base
 from headstart.models.heads import (
@@ -61,6 +60,8 @@ from headstart.shapes import (
 from headstart.strict_json import to_json
 from headstart.targets.target import Target
 from headstart.targets.tasks import TARGETS
+from headstart.task import Input, Task
+from headstart.text.inputs import INPUTS, described_input
 from headstart.text.prompted import prompt_tokens
 from headstart.text.tokenizer import Tokenizer
 
@@ -82,11 +83,16 @@ class HeadSpec:
     task: Task = "classify"
     thresholds: tuple[float, ...] = ()  # of several labels
     temperature: float | None = None  # that the weights of the class head were divided by, once they were trained
-    paired: bool = False  # it reads pairs of texts
+    reads: Input = "text"
 
     @property
     def pooling(self) -> Pooling:
         return partial(last_real, tail=self.tail) if self.prompt else POOLS[self.pool]
+
+    @property
+    def by_token(self) -> bool:
+        """Whether there are logits of every token, and not of the text."""
+        return self.kind == "language" or TARGETS[self.task].by_word
 
     @property
     def target(self) -> Target:
@@ -200,7 +206,7 @@ def _head_of(described: Mapping[str, Any], tokenizer: Tokenizer, causal: bool, s
         task=_task_of(described),
         thresholds=tuple(map(float, described.get("thresholds", ()))),
         temperature=described.get("temperature"),
-        paired=described.get("paired") is True,
+        reads=described_input(described),
     )
 
 
@@ -277,7 +283,7 @@ def _ours(cfg: ModelConfig, spec: HeadSpec) -> Mapping[str, Any]:
         **({"task": spec.task} if spec.task != "classify" else {}),
         **({"thresholds": list(spec.thresholds)} if spec.thresholds else {}),
         **({"temperature": spec.temperature} if spec.temperature is not None else {}),
-        **({"paired": True} if spec.paired else {}),
+        **INPUTS[spec.reads].described,
     }
 
 

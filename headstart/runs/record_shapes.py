@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from headstart.data import Task
+from headstart.task import Task
 
 Count = Annotated[int, Field(ge=0, le=2**53)]  # more than that is no count
 Pair = Annotated[list[float], Field(min_length=2, max_length=2)]

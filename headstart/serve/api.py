@@ -15,7 +15,6 @@ from fastapi import Path as InPath
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 from headstart import __version__
-from headstart.data import Task
 from headstart.errors import ModelError, StepFailed
 from headstart.runs.record_shapes import StudyResults
 from headstart.runs.records import read_json
@@ -32,6 +31,7 @@ from headstart.serve.requests import InspectRequest, JobRequest, LabJob, PlanReq
 from headstart.serve.settings import OWN
 from headstart.serve.studio import studio_of
 from headstart.strict_json import to_json
+from headstart.task import Task
 
 router = APIRouter(tags=["studio"])
 Id = Annotated[str, InPath(pattern=ID)]

@@ -14,7 +14,8 @@ from headstart.errors import ConfigError
 from headstart.serve.files import Files
 from headstart.serve.registry import Registry
 from headstart.serve.requests import CompareJob, FinetuneJob, LabellingRequest, PretrainJob
-from headstart.study.plan import BASELINES, USUAL
+from headstart.study.arms import BASELINES
+from headstart.study.plan import USUAL
 
 Job = CompareJob | PretrainJob | FinetuneJob
 VALUES = {  # flags of one value, by the field that gives it

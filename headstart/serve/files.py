@@ -18,24 +18,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
-from headstart.data import LabelledConfig, Task
+from headstart.data import LabelledConfig
 from headstart.errors import DataError
 from headstart.regular_file import read_regular
 from headstart.runs.disk import attempt, make_folder, sync_folder, write_file
 from headstart.serve.problems import Refused, scrubbed
 from headstart.serve.settings import OWN
 from headstart.study.plan import usual_arms
+from headstart.task import Task
 from headstart.text.classes import found_task
 from headstart.text.data_check import check_data
 from headstart.text.files import Reading
 from headstart.text.hygiene import NO_CLASSES, HygieneReport
+from headstart.text.inputs import INPUTS, input_of, wanted_texts
+from headstart.text.layouts import ENDINGS as LAYOUT_ENDINGS
+from headstart.text.layouts import layout_task
 from headstart.text.read import LABEL_COLUMNS, TEXT_COLUMNS, read_examples
 from headstart.text.tables import find_column, header_of, is_table
-from headstart.text.tagged import COLUMNS as TAGGED
-from headstart.text.tagged import is_tagged
-from headstart.text.text_pair import is_paired, wanted_texts
 
-ENDINGS = (".csv", ".tsv", ".tab", ".json", ".jsonl", ".ndjson", ".parquet", ".txt", *TAGGED)
+ENDINGS = (".csv", ".tsv", ".tab", ".json", ".jsonl", ".ndjson", ".parquet", ".txt", *LAYOUT_ENDINGS)
 FOLDER = "files"
 FILE_ID = r"^[0-9a-f]{64}$"
 PREVIEWED = 10  # rows
@@ -124,25 +125,25 @@ class Files:
         given = text_column, label_column
         examples = read_examples(file.path, "line", text_column, label_column, reading)
         columns: list[str] = []
-        paired = is_paired([e.text for e in examples[:1]])
+        reads = input_of([e.text for e in examples[:1]])
         if is_table(file.path, reading):
             header = header_of(file.path, reading)
             columns = header.names
             text_column = next(iter(find_column(header, (text_column, TEXT_COLUMNS, "--text-column"))), None)
             label_column = next(iter(find_column(header, (label_column, LABEL_COLUMNS, "--label-column"))), None)
-            if paired:
+            if INPUTS[reads].several:
                 both = wanted_texts(header, named, TEXT_COLUMNS)
                 text_column = ",".join(find_column(header, column)[0] for column in both)
                 columns = [text_column, *columns]
-        tagged = is_tagged(file.path, named, label_column, reading)
-        task = task or ("tag" if tagged else found_task(Counter(e.label for e in examples), label_column)[0])
+        shown = layout_task(file.path, named, label_column, reading)
+        task = task or shown or found_task(Counter(e.label for e in examples), label_column)[0]
         report = check_data({"train": str(file.path)}, "line", *given, reading, numbers=task == "regression")
         if task != "classify":
             report = {**report, "warnings": [told for told in report["warnings"] if not told.startswith(NO_CLASSES)]}
         rows: list[PreviewRow] = [{"text": e.text[:SHOWN], "label": e.label} for e in examples[:PREVIEWED]]
         return {
             "columns": columns, "text_column": text_column, "label_column": label_column, "rows": rows, "check": report,
-            "notes": [scrubbed(note, self.folder.parent) for note in reading.notes()], "task": task, "arms": list(usual_arms(task, paired)),
+            "notes": [scrubbed(note, self.folder.parent) for note in reading.notes()], "task": task, "arms": list(usual_arms(task, reads)),
         }  # fmt: skip
 
     def _upload(self, place: Path) -> Upload:

@@ -16,20 +16,21 @@ from fastapi import Path as InPath
 from starlette.responses import HTMLResponse, Response
 
 from headstart import __version__
-from headstart.data import Task
 from headstart.errors import ModelError
 from headstart.quantities import data_size, duration
 from headstart.regular_file import read_regular
 from headstart.runs.kinds import KINDS
 from headstart.runs.run import Run
+from headstart.serve.files import ENDINGS
 from headstart.serve.problems import scrubbed
 from headstart.serve.registry import ID, Entry, Model
 from headstart.serve.studio import Studio, studio_of
 from headstart.show.page import templates
-from headstart.study.arm_words import TRAINED, WORDS
-from headstart.study.plan import ARMS
+from headstart.study.arms import ARMS
 from headstart.study.verdict import headline
 from headstart.targets.tasks import TARGETS
+from headstart.text.inputs import INPUTS, InputKind, described_input
+from headstart.text.layouts import LAYOUTS
 from headstart.text.visible import shown
 
 if TYPE_CHECKING:
@@ -38,14 +39,6 @@ if TYPE_CHECKING:
 router = APIRouter(include_in_schema=False)
 Id = Annotated[str, InPath(pattern=ID)]
 MOST_REPORT = 64 << 20  # bytes
-TASKS: dict[Task, str] = {  # what a label is
-    "classify": "one class", "multilabel": "several labels", "regression": "a number", "ordinal": "a grade, such as 1 to 5 stars",
-    "tag": "a tag for each word",
-}  # fmt: skip
-OF_TASKS: dict[str, str] = {  # what a fine-tuned model is called, where it gives no class
-    "multilabel": "a classifier of several labels", "regression": "a model of numbers", "ordinal": "a classifier of ordered classes",
-    "tag": "a tagger of words",
-}  # fmt: skip
 # Figures carry their colours as style attributes. These two documents have an origin of their own, without cookies.
 REPORT = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox"  # fmt: skip
 INSIDE = "default-src 'none'; script-src {script}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox allow-scripts"  # fmt: skip
@@ -93,7 +86,7 @@ def _told(entry: Entry) -> tuple[str, tuple[str, float] | None]:
         case "finetune":
             task = result.get("task", "classify")
             key, title = next(iter(TARGETS[task].titles.items()))
-            return OF_TASKS.get(task, noun), (title, test[key]) if test.get(key) is not None else None
+            return TARGETS[task].noun or noun, (title, test[key]) if test.get(key) is not None else None
         case "translate" if "exact_match" in test:
             return noun, ("exact matches", test["exact_match"]["value"])
         case "match" if entry.record["test_recall@5"] is not None:
@@ -103,8 +96,8 @@ def _told(entry: Entry) -> tuple[str, tuple[str, float] | None]:
 
 @router.get("/new")
 def new_study(request: Request) -> HTMLResponse:
-    arms = {arm: TRAINED.get(arm) or WORDS.get(arm, "") for arm in ARMS if arm != "last:K"}
-    return page(request, "new.html.j2", title="New study", arms=arms, tasks=TASKS)
+    arms = [kind for kind in ARMS.values() if kind.name != "last:K"]
+    return page(request, "new.html.j2", title="New study", arms=arms, tasks=TARGETS, layouts=LAYOUTS, endings=ENDINGS)
 
 
 @router.get("/jobs")
@@ -186,18 +179,19 @@ def model_page(request: Request, model: Id) -> HTMLResponse:
     others = [other for other in studio.registry.models() if other.job == found.job and other.id != found.id]
     described = json.loads(read_regular(found.path / "model" / "config.json")) if found.job == "finetune" else {}
     told = described.get("headstart", {})
-    paired, noun = told.get("paired") is True, OF_TASKS.get(told.get("task"), noun)
+    reads, target = INPUTS[described_input(told)], TARGETS.get(told.get("task", ""))
+    noun = (target.noun if target else "") or noun
     return page(
         request, "model.html.j2", title=found.name, model=found, noun=noun, size=data_size(size), address=studio.settings.address,
-        token=studio.settings.token is not None, others=others, paired=paired, examples=_examples(found, paired),
+        token=studio.settings.token is not None, others=others, reads=reads, examples=_examples(found, reads),
     )  # fmt: skip
 
 
-def _examples(model: Model, paired: bool) -> list[tuple[str, str]]:
+def _examples(model: Model, reads: InputKind) -> list[tuple[str, str]]:
     """Routes that a model answers, each with a body to try."""
     found: dict[str, list[tuple[str, dict[str, Any]]]] = {
         "finetune": [
-            ("predict", {"inputs": [["a text", "another"]] if paired else "a text to label"}),
+            ("predict", {"inputs": reads.example}),
             ("v1/embeddings", {"input": ["a text"]}),
             ("search", {"query": "a text", "texts": ["one text", "another"]}),
         ],

@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from headstart.data import Task
 from headstart.serve.files import FILE_ID
 from headstart.serve.registry import ID
 from headstart.serve.settings import Limits
-from headstart.study.plan import ARM
+from headstart.study.arms import ARM
+from headstart.task import Task
 
 LIMITS = Limits()
 Text = Annotated[str, Field(max_length=LIMITS.text)]

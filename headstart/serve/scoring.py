@@ -20,22 +20,24 @@ from headstart.serve.requests import (
 )
 from headstart.serve.studio import Studio, studio_of
 from headstart.strict_json import to_json
-from headstart.text.text_pair import is_paired, lacks_text, text_of
+from headstart.targets.target import Target
+from headstart.text.inputs import input_of, lacks_text, text_of
 
 router = APIRouter(tags=["scoring"])
 
 
-async def labelled(studio: Studio, request: Request, wanted: str | None, texts: list[str]) -> tuple[Model, list[Any]]:
-    """The records of `headstart predict` for each text."""
+async def labelled(studio: Studio, request: Request, wanted: str | None, texts: list[str]) -> list[tuple[Target, Any]]:
+    """What was predicted for each text: the target of the model, and the record of `headstart predict`."""
     if any(map(lacks_text, texts)):
         raise DataError("A text to label is blank.", "DATA_BLANK")
     model = await studio.model(wanted, "finetune")
 
     def predict(several: list[str]) -> list[Any]:
-        return list(studio.models.classifier(model, len(several)).predict(several))
+        found = studio.models.classifier(model, len(several))
+        return [(found.target, record) for record in found.predict(several)]
 
-    what = "predict pairs" if is_paired(texts) else "predict"  # which are batched together
-    return model, await studio.answers(request, model, what, predict, texts, beside=True)
+    what = f"predict {input_of(texts)}"  # which are batched together
+    return await studio.answers(request, model, what, predict, texts, beside=True)
 
 
 @router.post("/predict", response_model=list[Scored] | list[list[Scored]])
@@ -47,16 +49,8 @@ async def predict(request: Request, asked: PredictRequest) -> Response:
         if isinstance(asked.inputs, str)
         else [t if isinstance(t, str) else text_of(t) for t in asked.inputs]
     )
-    _, records = await labelled(studio_of(request), request, asked.model, texts)
-    scored: list[list[Scored]] = [
-        [
-            {"label": label, "score": p, "word": word}
-            for word, label, p in zip(r["tokens"], r["label"], r["tag_probabilities"], strict=True)
-        ]
-        if "tokens" in r
-        else [{"label": label, "score": p} for label, p in (r["probabilities"] or {"value": r["label"]}).items()]
-        for r in records
-    ]  # of a number, there are no probabilities
+    found = await labelled(studio_of(request), request, asked.model, texts)
+    scored: list[list[Scored]] = [target.scored(record) for target, record in found]
     return Response(to_json(scored[0] if one else scored), media_type="application/json")
 
 
@@ -116,8 +110,8 @@ async def invocations(request: Request, asked: InvocationsRequest) -> Prediction
     texts = asked.inputs or asked.instances or [_text_of(record) for record in records]
     if not texts:
         raise DataError("There are no rows.", "DATA_EMPTY")
-    _, found = await labelled(studio_of(request), request, asked.model, list(texts))
-    return {"predictions": [record["label"] for record in found]}
+    found = await labelled(studio_of(request), request, asked.model, list(texts))
+    return {"predictions": [record["label"] for _, record in found]}
 
 
 def _text_of(record: dict[str, str]) -> str:

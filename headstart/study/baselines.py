@@ -24,17 +24,18 @@ from headstart.bases.regression import (
 )
 from headstart.errors import ConfigError
 from headstart.hub.packs import get_pack
+from headstart.imported import imported
 from headstart.prompts import prompts_for
 from headstart.runs.disk import write_file
 from headstart.strict_json import to_json
+from headstart.study.arms import ARMS, ArmKind, arm_kind
 from headstart.study.baseline import Baseline
 from headstart.study.lexicon import lexicon_probabilities, polarities
-from headstart.study.pair_features import pair_tfidf_rows, pair_vectors
-from headstart.study.plan import OF_TAGS, OF_TEXTS, ONE_CLASS, PAIRED_ARMS, PROMPTED_ARMS, SINGLE_TEXTS, StudyConfig
-from headstart.study.tag_baselines import crf, most_frequent_tag
+from headstart.study.plan import StudyConfig
 from headstart.targets.target import Outputs, Target, prediction_records
-from headstart.text.split import Labelled, draw, split_labelled
-from headstart.text.text_pair import singles
+from headstart.targets.tasks import TARGETS
+from headstart.text.inputs import INPUTS, singles
+from headstart.text.split import Labelled
 from headstart.text.tfidf import fitted_tfidf
 from headstart.text.word_vectors import known_vectors, vector_files
 
@@ -63,7 +64,7 @@ def static(data: Labelled, vectors: str) -> Baseline:
 
     Frequent words count less (smooth inverse frequency, from the training texts) where that is clearly better on held-out rows.
     """
-    began = time.perf_counter()
+    began, kind = time.perf_counter(), INPUTS[data.reads]
     words = {
         name: [_WORD.findall(text) for text in singles([e.text for e in rows])]
         for name, rows in data.parts().items()
@@ -76,8 +77,9 @@ def static(data: Labelled, vectors: str) -> Baseline:
     best: tuple[Regression, dict[str, Any], bool] | None = None
     for weights in (np.ones(len(vocabulary)), RARE / (RARE + counts / max(1, counts.sum()))):
         rows = {name: _means(part, places, table, weights) for name, part in words.items()}
-        if data.paired:
-            rows = {name: pair_vectors(part[::2], part[1::2]) for name, part in rows.items()}
+        if kind.vectors:
+            joined, texts = imported(kind.vectors), len(kind.columns)
+            rows = {name: joined(*(part[i::texts] for i in range(texts))) for name, part in rows.items()}
         rows = {name: Standard.of(rows["train"]).unit(part) for name, part in rows.items()}
         found = fit_parts(data, rows)
         if best is None or (len(found.hits) and clearly_better(found.hits, best[0].hits)):
@@ -111,8 +113,8 @@ def lexicon(data: Labelled, words: Mapping[str, str]) -> Baseline:
 
 def tfidf_rows(data: Labelled) -> dict[str, csr_matrix]:
     """The TF-IDF vectors of each part, fitted to the training texts, each row of length 1."""
-    if data.paired:
-        return pair_tfidf_rows(data)
+    if place := INPUTS[data.reads].tfidf:
+        return imported(place)(data)
     vectorizer = fitted_tfidf([e.text for e in data.train])
     return {name: vectorizer.transform([e.text for e in rows]) for name, rows in data.parts().items() if rows}
 
@@ -160,25 +162,12 @@ def decided(data: Labelled, found: Regression, rows: Mapping[str, Any]) -> tuple
 
 def refuse_impossible(cfg: StudyConfig, data: Labelled) -> None:
     """An error before anything is trained, where an arm has no use for the labels or cannot find its files."""
-    task = data.target.task
-    for arm in cfg.arms if task != "classify" else ():
-        if arm in ONE_CLASS:
-            raise ConfigError(
-                f"The arm {arm} is for rows with one class each; the task here is {task}. Leave it out of --arms."
-            )
-    for arm in cfg.arms:
-        if arm in OF_TAGS and task != "tag":
-            raise ConfigError(f"The arm {arm} is for tags of words; the task here is {task}. Leave it out of --arms.")
-        if arm in OF_TEXTS and task == "tag":
-            raise ConfigError(f"The arm {arm} reads a text as a whole; the task here is tag. Take crf or most-frequent-tag in --arms.")  # fmt: skip
-        if arm in (SINGLE_TEXTS if data.paired else PAIRED_ARMS):
-            rows = (
-                "single texts; the rows here are pairs"
-                if data.paired
-                else "pairs of texts; the rows here are single texts"
-            )
-            raise ConfigError(f"The arm {arm} is for {rows}. Leave it out of --arms.")
-    if any(arm in ("zero-shot", *PROMPTED_ARMS) for arm in cfg.arms):
+    kinds = [arm_kind(arm) for arm in cfg.arms]
+    of_classes = [kind for kind in kinds if kind.only == "classify" != data.target.task]
+    for kind in (*of_classes, *kinds):
+        if misfit := _misfit(kind, data):
+            raise ConfigError(f"The arm {kind.name} {misfit}")
+    if any(kind.prompted or kind.name == "zero-shot" for kind in kinds):
         prompts_for(data.labels, True, cfg.prompts, cfg.label_words)
     if "lexicon" in cfg.arms:
         polarities(data.labels, cfg.label_words)
@@ -187,30 +176,18 @@ def refuse_impossible(cfg: StudyConfig, data: Labelled) -> None:
         vector_files(cfg.static_vectors)
 
 
-def write_baseline(cfg: StudyConfig, kind: str, labels: int, seed: int, path: Path) -> None:
-    """A baseline on `labels` rows (0: all) drawn with `seed`, as a cell: predictions.jsonl and result.json in `path`."""
-    whole = split_labelled(cfg.data)
-    data = draw(whole, labels, seed, cfg.data.balanced) if labels else whole
-    match kind:
-        case "majority" | "constant":
-            made = majority(data)
-        case "tfidf":
-            made = tfidf(data)
-        case "static":
-            made = static(data, cfg.static_vectors)
-        case "lexicon":
-            made = lexicon(data, cfg.label_words)
-        case "overlap" | "first-only" | "second-only":
-            from headstart.study.pair_baselines import pair_baseline
-
-            made = pair_baseline(data, kind)
-        case "most-frequent-tag":
-            made = most_frequent_tag(data)
-        case "crf":
-            made = crf(data)
-        case _:
-            raise AssertionError(f"no baseline: {kind}")
-    write_cell(data, made, path)
+def _misfit(kind: ArmKind, data: Labelled) -> str:
+    """Why an arm has no use for these rows, and what to do; nothing where it has."""
+    task = data.target.task
+    if kind.only and kind.only != task:
+        return f"is for {TARGETS[kind.only].rows}; the task here is {task}. Leave it out of --arms."
+    if kind.whole and data.target.by_word:
+        others = sorted(name for name, other in ARMS.items() if other.only == task)
+        return f"reads a text as a whole; the task here is {task}. Take {' or '.join(others)} in --arms."
+    if kind.reads and kind.reads != data.reads:
+        wanted, here = INPUTS[kind.reads].rows, INPUTS[data.reads].brief
+        return f"is for {wanted}; the rows here are {here}. Leave it out of --arms."
+    return ""
 
 
 def write_cell(data: Labelled, made: Baseline, path: Path) -> None:

@@ -34,10 +34,10 @@ from headstart.runs.watch import Watch
 from headstart.schema import differences, parse, read_toml, to_toml
 from headstart.shapes import PRESETS, is_external
 from headstart.strict_json import to_json
+from headstart.study.arms import ARMS
 from headstart.study.baselines import refuse_impossible
 from headstart.study.measured import Measured
 from headstart.study.plan import (
-    PROMPTED_ARMS,
     Arm,
     BaseRun,
     Cell,
@@ -136,8 +136,8 @@ def _run_cells(cfg: StudyConfig, out: Path, state: StudyFile, arms: list[Arm], e
         running.run(first)
         chosen = _chosen(out, tried, score)
         final_cells = cells(cfg, arms, chosen)
-        for stacked in (False, True):  # those of stack take the scores of others
-            running.run([plan(cell) for cell in final_cells if (cell.arm.kind == "stack") == stacked])
+        for later in (False, True):  # those of stack take the scores of others
+            running.run([plan(cell) for cell in final_cells if bool(cell.arm.row.after) == later])
     state["rates"] = {f"{arm}~{labels or 'all'}": rate for (arm, labels), rate in chosen.items()}
     state["failures"] = [vars(outcome) for outcome in running.failures]
 
@@ -169,8 +169,8 @@ def with_usual_arms(cfg: StudyConfig, watch: Watch) -> StudyConfig:
         return cfg
     data = split_labelled(cfg.data)
     based = bool(cfg.bases or cfg.pretrain)
-    cfg = cfg.model_copy(update={"arms": usual_arms(data.target.task, data.paired, based)})
-    prompted = data.target.task == "classify" and not data.paired
+    cfg = cfg.model_copy(update={"arms": usual_arms(data.target.task, data.reads, based)})
+    prompted = data.target.task == ARMS["prompt"].only and data.reads == ARMS["prompt"].reads
     if not prompted or not cfg.bases or not all(_asks_well(base) for base in cfg.bases):
         return cfg
     try:
@@ -178,7 +178,7 @@ def with_usual_arms(cfg: StudyConfig, watch: Watch) -> StudyConfig:
     except ConfigError as error:
         watch.note(f"Note: the arms zero-shot and prompt are left out. {error}")
         return cfg
-    return cfg.model_copy(update={"arms": (*cfg.arms, "zero-shot", PROMPTED_ARMS[0])})
+    return cfg.model_copy(update={"arms": (*cfg.arms, "zero-shot", "prompt")})
 
 
 def _asks_well(base: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-from headstart.study.plan import CONSTANT, JOINED, LINEAR, PARTNERS
 from headstart.study.taken import Taken
 
 
@@ -16,10 +15,10 @@ def compared(here: Sequence[Taken]) -> list[tuple[Taken, Taken]]:
     """
     scratch = [t for t in here if t.arm.kind == "scratch"]
     learned = [t for t in here if t.arm.base and t.arm.kind != "scratch"]
-    linear = [t for t in here if t.arm.kind in LINEAR]
-    plain = [t for t in here if not t.arm.base and t.arm.kind not in (*CONSTANT, *LINEAR)]
+    linear = [t for t in here if t.arm.row.linear]
+    plain = [t for t in here if not t.arm.base and not t.arm.row.constant and not t.arm.row.linear]
     alone = not scratch and not linear
-    pairs = [(t, s) for t in learned if t.arm.kind not in JOINED for s in scratch if _same_shape(t, s)]
+    pairs = [(t, s) for t in learned if not t.arm.row.joined for s in scratch if _same_shape(t, s)]
     pairs += [(t, b) for t in [*learned, *scratch, *plain] for b in linear]
     pairs += [(a, b) for a, b in combinations(learned, 2) if alone or a.arm.kind == b.arm.kind]
     pairs += [(a, b) for a in learned for b in learned if not alone and _same_but_for_one_thing(a, b)]
@@ -28,7 +27,7 @@ def compared(here: Sequence[Taken]) -> list[tuple[Taken, Taken]]:
 
 def _same_but_for_one_thing(a: Taken, b: Taken) -> bool:
     """Whether `b` is `a` on the same base without TF-IDF, or, of a tuned prompt, without labels."""
-    return a.arm.base == b.arm.base and PARTNERS.get(a.arm.kind) == b.arm.kind
+    return a.arm.base == b.arm.base and a.arm.row.partner == b.arm.kind
 
 
 def _same_shape(a: Taken, b: Taken) -> bool:

@@ -17,8 +17,6 @@ from headstart.prompts import CALIBRATED_ON
 from headstart.shapes import PRESETS
 from headstart.study.baselines import refuse_impossible
 from headstart.study.plan import (
-    CONSTANT,
-    PROMPTED_ARMS,
     BaseRun,
     Cell,
     StudyConfig,
@@ -36,7 +34,6 @@ TFIDF = (
     1.6e-3,
     5e-4,
 )  # seconds: at least, for each row with cross-validation, and with validation rows to choose on
-STATIC, HYBRID = 3, 12  # times as long as TF-IDF: two weightings of dense rows, or five shares of both
 HEAD_STEP = 2e-3  # seconds of a step of a head alone
 STARTED = 5.0  # seconds until a process of its own has imported everything
 TEMPLATES = 2  # of a family of labels, for most
@@ -71,22 +68,16 @@ class Costs:
         least, folded, chosen = TFIDF
         linear = least + rows * (chosen if valid >= ENOUGH else folded)
         if cell.arm.base is None or cell.arm.kind == "stack":
-            return (
-                0.1
-                if cell.arm.kind in (*CONSTANT, "lexicon")
-                else STATIC * linear
-                if cell.arm.kind == "static"
-                else linear
-            )
+            return cell.arm.row.effort * linear or 0.1
         cost = self.timed[cell.arm.base.name]
         if cell.labels is None:  # every template is a pass over the test rows and those for calibration
             passes = len(self.cfg.prompts) or TEMPLATES
             return cost["opening_seconds"] + passes * (self.test + CALIBRATED_ON) * cost["reading_seconds"]
-        if cell.arm.kind in ("hybrid", "bi-encoder"):
-            return cost["opening_seconds"] + HYBRID * linear
+        if not cell.arm.fine_tuned:
+            return cost["opening_seconds"] + cell.arm.row.effort * linear
         steps = max(self.cfg.least_steps, cost["steps"] * rows / self.rows)
         looks = cost["evaluations"] if valid else 1
-        if cell.arm.kind in PROMPTED_ARMS:
+        if cell.arm.row.prompted:
             return self._prompted(cost, cell, rows, valid)
         if cell.arm.kind == "frozen":  # its optimizer has hardly anything to save
             return cost["opening_seconds"] + 2 * cost["writing_seconds"] + steps * HEAD_STEP
@@ -146,7 +137,7 @@ def study_estimate(cfg: StudyConfig, jobs: int = 1) -> tuple[StudyEstimate, dict
     probed = [
         c
         for c in wanted
-        if c.arm.base and c.labels is not None and c.arm.kind not in ("scratch", "stack", *PROMPTED_ARMS)
+        if c.arm.base and c.labels is not None and not c.arm.row.prompted and c.arm.kind not in ("scratch", "stack")
     ]
     shared = dict(costs.shared(cell) for cell in probed)
     reading = sum(costs.reading(name, [key for key in shared if key[0] == name]) for name in {key[0] for key in shared})

@@ -12,22 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from headstart.show.picture import COLORS, INK, PAPER, WIDTH, Picture, axes, brief, style
+from headstart.study.arms import BASELINES, arm_kind
 from headstart.study.results import ArmResult, Curves, Difference, Results
 
 MARKERS = ("o", "^", "s", "D", "v", "P", "X")
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)))
-BASELINES: dict[str, Any] = {
-    "majority": (0, (1, 1.8)),
-    "constant": (0, (1, 1.8)),
-    "tfidf": (0, (5, 2)),
-    "static": (0, (5, 2, 1, 2)),
-    "lexicon": (0, (2, 1)),
-    "overlap": (0, (3, 1)),
-    "first-only": (0, (3, 1, 1, 1)),
-    "second-only": (0, (3, 1, 1, 1, 1, 1)),
-    "crf": (0, (5, 2)),
-    "most-frequent-tag": (0, (2, 1)),
-}
 SHORTEST = 0.001  # minutes; what took less, a majority is counted in no time, has no place on a logarithmic axis
 MOST_NUMBERED = 12  # labels; in a larger confusion table only the diagonal has numbers
 
@@ -47,7 +36,7 @@ def looks(results: Results) -> dict[str, Look]:
     look: dict[str, Look] = {}
     for arm in results.arms:
         if arm.kind in BASELINES:
-            look[arm.name] = Look(INK, "", BASELINES[arm.kind])
+            look[arm.name] = Look(INK, "", arm_kind(arm.kind).dash)
         else:
             kind, base = kinds.index(arm.kind or arm.name), bases.index(arm.base)
             marker = MARKERS[kind % len(MARKERS)]

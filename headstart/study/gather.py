@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from headstart.errors import DataError, ModelError
+from headstart.imported import imported
 from headstart.quantities import counted
 from headstart.runs.record_shapes import StudyState
 from headstart.runs.records import read_json
@@ -23,11 +24,13 @@ from headstart.runs.run import Run
 from headstart.schema import parse, read_toml
 from headstart.shapes import PRESETS
 from headstart.study.abstention import abstention, calibration
+from headstart.study.arms import ArmKind
+from headstart.study.by_type import f1_by_type
 from headstart.study.compared import compared
 from headstart.study.mistakes import disagreements, mistakes
 from headstart.study.overlap import overlapping
 from headstart.study.parts import Hygiene, Number
-from headstart.study.plan import CONSTANT, LINEAR, NEEDS_NO_LABELS, BaseRun, StudyConfig, arms_of, leading_score
+from headstart.study.plan import BaseRun, StudyConfig, arms_of, leading_score
 from headstart.study.results import (
     Abstention,
     ArmResult,
@@ -58,12 +61,9 @@ from headstart.study.statistics import (
     mean_interval,
     needed_to_tell,
 )
-from headstart.study.tag_rows import f1_by_type, tagged_rows
 from headstart.study.taken import CellResult, StudyFile, Taken, go_on, missing_cells, result_of, take, unfinished
 from headstart.study.verdict import verdict
 from headstart.targets.class_scores import confusion
-from headstart.targets.labels import Labels
-from headstart.targets.tags import Tags
 from headstart.text.split import Labelled, split_labelled
 
 MOST_POINTS = 300  # of a scatter plot
@@ -111,6 +111,7 @@ class Gathered:
 
     def results(self) -> Results:
         data, last = self.data, self.at(self.last)
+        saying = [t for t in last if not t.arm.row.constant]
         whole = self.state["data"]["hygiene"]["overlapping_rows"]["test"]
         overlap: dict[int | None, list[int]] = {None: []}  # what uses no labels has learned from no rows
         overlap |= {
@@ -135,9 +136,9 @@ class Gathered:
             differences=self._differences(),
             labels_needed=self._labels_needed(),
             curves={t.arm.name: self._curves(t) for t in last if t.arm.fine_tuned},
-            mistakes={t.arm.name: mistakes(data, self.truth, t) for t in last if t.arm.kind not in CONSTANT},
-            disagreements=disagreements(data, self.truth, [t for t in last if t.arm.kind not in CONSTANT]),
-            tagged=tagged_rows(data, self.truth, [t for t in last if t.arm.kind not in CONSTANT]),
+            mistakes={t.arm.name: mistakes(data, self.truth, t) for t in saying},
+            disagreements=disagreements(data, self.truth, saying),
+            tagged=imported(place)(data, self.truth, saying) if (place := self.target.shown_rows) else [],
             receipts=[_receipt(t) for t in last if t.arm.fine_tuned],
             pretraining=[p for base, b in self.bases.items() if (p := _pretraining(base, Path(b["path"])))],
             failures=[Failure(**failure) for failure in self.state.get("failures", [])],
@@ -223,7 +224,7 @@ class Gathered:
             rate=t.rate,
             confusion=self._confusion(t),
             points=self._points(t),
-            types=f1_by_type(self.target, self.truth, t) if isinstance(self.target, Tags | Labels) else {},
+            types=f1_by_type(self.target, self.truth, t),
             cost=self._arm_cost(t),
         )
 
@@ -266,10 +267,11 @@ class Gathered:
         if len(self.cfg.labels) == 1:
             return []
         found = []
-        for reference in (t for t in self.at(self.last) if t.arm.kind in ("scratch", *LINEAR, *NEEDS_NO_LABELS)):
+        for reference in (t for t in self.at(self.last) if t.arm.kind == "scratch" or _is_measure(t.arm.row)):
             for arm in self.arms:
                 curve = [t for t in self.taken if t.arm == arm]
-                if arm == reference.arm or arm.kind in (*CONSTANT, "scratch", *NEEDS_NO_LABELS) or len(curve) < 2:
+                plain = arm.row.constant or arm.kind == "scratch" or not arm.row.labelled
+                if arm == reference.arm or plain or len(curve) < 2:
                     continue
                 other_shape = arm.base and reference.arm.base and arm.base.shape != reference.arm.base.shape
                 if other_shape and reference.arm.kind == "scratch":
@@ -352,6 +354,10 @@ class Gathered:
             **{key: facts[key] for key in ("versions", "started", "platform")},
             threads=facts.get("threads"),
         )
+
+
+def _is_measure(kind: ArmKind) -> bool:
+    return kind.linear or not kind.labelled
 
 
 def _summary(found: Estimate, scores: Scores) -> Summary:

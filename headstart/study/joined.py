@@ -26,14 +26,15 @@ from scipy.sparse import hstack
 from scipy.special import logsumexp
 
 from headstart.bases.regression import Regression, Standard
+from headstart.config import FinetuneConfig
 from headstart.errors import ModelError
+from headstart.study.arms import ARMS
 from headstart.study.baseline import Baseline
-from headstart.study.baselines import CS, USUAL_C, decided, fit_parts, fit_tfidf, likelihood, tfidf_rows, write_cell
-from headstart.study.pair_features import pair_vectors, sides_of
-from headstart.study.plan import RATES, Cell, StudyConfig, finetuning
+from headstart.study.baselines import CS, USUAL_C, decided, fit_parts, fit_tfidf, likelihood, tfidf_rows
+from headstart.study.plan import Cell, StudyConfig, finetuning
 from headstart.study.taken import read_predictions
 from headstart.text.read import Example
-from headstart.text.split import Labelled, draw, split_labelled
+from headstart.text.split import Labelled
 
 USUAL_SHARE, SHARES = 0.5, (0.1, 0.3, 0.5, 0.7, 0.9)  # of the base in the squared length of a row; those that are tried
 VALID_PREDICTIONS = "valid_predictions.jsonl"  # of a fine-tuned cell
@@ -43,49 +44,7 @@ SMALLEST = 1e-6  # probability
 Scores = NDArray[np.float64]  # (M, N, C): log-probabilities by M models of N rows and C classes
 
 
-def write_joined(cfg: StudyConfig, cell: Cell, out: Path, path: Path) -> None:
-    """A cell of hybrid or stack, in the study `out`: predictions.jsonl and result.json in `path`."""
-    whole = split_labelled(cfg.data)
-    data = draw(whole, cell.labels, cell.seed, cfg.data.balanced) if cell.labels else whole
-    match cell.arm.kind:
-        case "stack":
-            made = stack(cell, data, out / "cells")
-        case "bi-encoder":
-            made = bi_encoder(cfg, cell, data, out / "features")
-        case _:
-            made = hybrid(cfg, cell, data, out / "features")
-    write_cell(data, made, path)
-
-
-def bi_encoder(cfg: StudyConfig, cell: Cell, data: Labelled, features: Path) -> Baseline:
-    """Logistic regression on the embeddings of both texts of a pair, each read alone by the frozen base (Conneau et al., 2017)."""
-    from headstart.bases.features import FrozenFeatures
-    from headstart.jobs.finetune import Finetuning
-    from headstart.jobs.job import Kept
-    from headstart.runs.watch import Watch
-    from headstart.shapes import usual_pool
-
-    began = time.perf_counter()
-    frozen = replace(cell, arm=replace(cell.arm, kind="frozen"), rate=RATES["frozen"][0])
-    settings = finetuning(cfg, frozen, features.absolute(), "accuracy")
-    job = Finetuning.prepare(settings.model_copy(update={"fit_head": False, "pool": "mean"}), Kept(), Watch())
-    parts = {name: [sides_of(e.text) for e in rows] for name, rows in data.parts().items() if rows}
-    pool = usual_pool(job.cfg.model)
-    groups = [[text for pair in pairs for text in pair] for pairs in parts.values()]
-    read = FrozenFeatures(job.model, job.tokenizer, job.cfg, groups, [pool])
-
-    def vectors(pairs: Sequence[tuple[str, str]]) -> NDArray[Any]:
-        return pair_vectors(*(read(pool, [pair[side] for pair in pairs]).numpy() for side in (0, 1)))
-
-    raw = {name: vectors(pairs) for name, pairs in parts.items()}
-    standard = Standard.of(raw["train"])
-    rows = {name: standard.unit(part) for name, part in raw.items()}
-    found = fit_parts(data, rows)
-    seconds, size = time.perf_counter() - began, int(found.model.coef_.size)
-    return Baseline("bi-encoder", *decided(data, found, rows), seconds, found.c, size, {"pool": pool})
-
-
-def hybrid(cfg: StudyConfig, cell: Cell, data: Labelled, features: Path) -> Baseline:
+def hybrid(cfg: StudyConfig, cell: Cell, data: Labelled, out: Path) -> Baseline:
     """Logistic regression on TF-IDF and on what the frozen base makes of the texts, pooled as in the frozen arm."""
     from headstart.jobs.finetune import Finetuning
     from headstart.jobs.job import Kept
@@ -93,8 +52,7 @@ def hybrid(cfg: StudyConfig, cell: Cell, data: Labelled, features: Path) -> Base
     from headstart.runs.watch import Watch
 
     began = time.perf_counter()
-    frozen = replace(cell, arm=replace(cell.arm, kind="frozen"), rate=RATES["frozen"][0])
-    job = Finetuning.prepare(finetuning(cfg, frozen, features.absolute(), "accuracy"), Kept(), Watch())
+    job = Finetuning.prepare(frozen_settings(cfg, cell, out), Kept(), Watch())
     assert job.text.features is not None, "a frozen base has features"
     assert isinstance(job.model.head, ClassHead), "a classifier has one"
     states = {name: job.text.features([e.text for e in rows]).numpy() for name, rows in data.parts().items() if rows}
@@ -103,6 +61,12 @@ def hybrid(cfg: StudyConfig, cell: Cell, data: Labelled, features: Path) -> Base
     seconds, size = time.perf_counter() - began, int(found.model.coef_.size)
     chosen = {"share": share, "pool": job.cfg.pool}
     return Baseline("hybrid", *decided(data, found, rows), seconds, found.c, size, chosen)
+
+
+def frozen_settings(cfg: StudyConfig, cell: Cell, out: Path) -> FinetuneConfig:
+    """Those of the frozen arm on the same base and rows, in the study `out`."""
+    frozen = replace(cell, arm=replace(cell.arm, kind="frozen"), rate=ARMS["frozen"].rates[0])
+    return finetuning(cfg, frozen, (out / "features").absolute(), "accuracy")
 
 
 def fit_hybrid(
@@ -131,10 +95,10 @@ def fit_hybrid(
     return share, fit_parts(data, rows, (), c, importance), rows
 
 
-def stack(cell: Cell, data: Labelled, cells: Path) -> Baseline:
+def stack(cfg: StudyConfig, cell: Cell, data: Labelled, out: Path) -> Baseline:
     """The scores of the fine-tuned model of the same base, labels and seed, and those of TF-IDF, in a log-linear pool."""
     began = time.perf_counter()
-    path = cells / scored(cell).name
+    path = out / "cells" / scored(cell).name
     if not (path / "result.json").exists():
         raise ModelError(f"stack takes the scores of {path.name}, which is not finished.", "RUN_UNFINISHED")
     found, rows = fit_tfidf(data)
@@ -154,7 +118,7 @@ def stack(cell: Cell, data: Labelled, cells: Path) -> Baseline:
 
 def scored(cell: Cell) -> Cell:
     """The cell whose scores one of stack takes."""
-    return replace(cell, arm=replace(cell.arm, kind="full"))
+    return replace(cell, arm=replace(cell.arm, kind=cell.arm.row.after))
 
 
 def log_linear(scores: Scores, exponents: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -40,7 +40,7 @@ def mistakes(data: Labelled, truth: Encoded, t: Taken) -> list[Mistake]:
 
 def disagreements(data: Labelled, truth: Encoded, here: Sequence[Taken]) -> list[Disagreement]:
     """The test rows on which arms differ most."""
-    if len(here) < 2 or data.target.task == "tag":  # these are shown with their tags
+    if len(here) < 2 or data.target.shown_rows:  # these are shown in another way
         return []
     right = np.array([_right(t.said, truth) for t in here])  # (arms, N)
     apart = right.max(0) - right.min(0)

@@ -21,14 +21,12 @@ from headstart.text.split import Labelled
 Side = Literal["first", "second"]
 
 
-def pair_baseline(data: Labelled, kind: str) -> Baseline:
-    match kind:
-        case "first-only":
-            return one_side(data, "first")
-        case "second-only":
-            return one_side(data, "second")
-        case _:
-            return overlap(data)
+def first_only(data: Labelled) -> Baseline:
+    return one_side(data, "first")
+
+
+def second_only(data: Labelled) -> Baseline:
+    return one_side(data, "second")
 
 
 def one_side(data: Labelled, side: Side) -> Baseline:

@@ -12,8 +12,9 @@ from scipy.sparse import csr_matrix, hstack
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from headstart.bases.regression import Standard
+from headstart.text.inputs import singles
 from headstart.text.split import Labelled
-from headstart.text.text_pair import TextPair, singles
+from headstart.text.text_pair import TextPair
 
 _WORD = re.compile(r"\w+")
 

@@ -285,7 +285,7 @@ def _in_cache(path: str) -> str:
 
 
 def _taken(work: JobConfig | Measured) -> list[str]:
-    return [scored(work.cell).name] if isinstance(work, Measured) and work.cell.arm.kind == "stack" else []
+    return [scored(work.cell).name] if isinstance(work, Measured) and work.cell.arm.row.after else []
 
 
 @cache  # a vocabulary takes a second to be read, and each cell asks

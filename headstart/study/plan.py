@@ -16,58 +16,38 @@ from typing import Any, Self
 from pydantic import Field, field_validator, model_validator
 
 from headstart.config import PROMPTED_STEPS, FinetuneConfig, Objective, PretrainConfig
-from headstart.data import LabelledConfig, Task
+from headstart.data import LabelledConfig
 from headstart.errors import ConfigError
 from headstart.prompts import AUTO, must_be_template
 from headstart.schema import Frozen, merge, parse
+from headstart.study.arms import ARM, ARMS, BASELINES, ArmKind, arm_kind
+from headstart.targets.tasks import TARGETS
+from headstart.task import Input, Task
 from headstart.text.split import SELECTED_FROM, Labelled
 
-CONSTANT = ("majority", "constant")  # the same answer for every row
-PAIR_BASELINES = ("overlap", "first-only", "second-only")  # of text pairs, in pair_baselines.py
-OF_TAGS = ("most-frequent-tag", "crf")  # arms for tags of words, in tag_baselines.py
-BASELINES = (*CONSTANT, "tfidf", "static", "lexicon", *PAIR_BASELINES, *OF_TAGS)  # arms without a transformer
-LINEAR = ("tfidf", "crf")  # the baseline that a transformer is measured by
-JOINED = ("hybrid", "stack")  # a base and TF-IDF, in joined.py: not fine-tuned themselves
-NO_MODEL = (*JOINED, "bi-encoder")  # a linear model on what a base makes of texts; no model is kept
-PAIRED_ARMS = (*PAIR_BASELINES, "bi-encoder")  # for pairs of texts alone
-NEEDS_NO_LABELS = ("lexicon", "zero-shot")  # one cell for all label counts
-PROMPTED_ARMS = ("prompt", "prompt:frozen", "prompt:lora")
-ONE_CLASS = ("lexicon", "contrastive", "stack", "zero-shot", *PROMPTED_ARMS)  # arms for rows with one class each
-SINGLE_TEXTS = ("lexicon", "contrastive", "zero-shot", *PROMPTED_ARMS)  # arms that read no pairs
-OF_TEXTS = ("majority", "tfidf", "static", "hybrid")  # arms that read a text as a whole
-TUNED = ("scratch", "frozen", "contrastive", "last:K", "lora", "full")
-ARMS = (*BASELINES, *TUNED, *NO_MODEL, "zero-shot", *PROMPTED_ARMS)
-ARM = "|".join(ARMS).replace("last:K", r"last:[1-9]\d*")
-# What an arm is without the one thing that it adds: TF-IDF, or labels.
-PARTNERS = {"hybrid": "frozen", "stack": "full", **dict.fromkeys(PROMPTED_ARMS, "zero-shot")}
-USUAL = ("majority", "tfidf", "scratch", "frozen", "full")  # where none is named; of other tasks, usual_arms
-SCOPES = {  # what a trained arm trains, where it is not called the same
-    "scratch": "full",
-    "frozen": "head",
-    "prompt": "full",
-    "prompt:frozen": "head",
-    "prompt:lora": "lora",
-    "contrastive": "full",
-}
-# Tried on the validation rows; the middle one is used where there are too few to choose on. The head of a frozen base
-# starts from a linear probe, its optimum but for the regularization; an external model was pretrained for long.
-RATES = {"frozen": (1e-4, 3e-4, 1e-3), "contrastive": (1e-4, 3e-4, 1e-3), "other": (3e-4, 1e-3, 3e-3)}
-RATES_ELSEWHERE = {
-    "frozen": RATES["frozen"],
-    "contrastive": (1e-5, 2e-5, 5e-5),
-    "lora": (1e-4, 3e-4, 1e-3),
-    "scratch": (5e-5, 1e-4, 3e-4),
-    "prompt": (5e-6, 1e-5, 3e-5),
-    "prompt:frozen": RATES["frozen"],
-    "prompt:lora": (1e-4, 3e-4, 1e-3),
-    "other": (2e-5, 5e-5, 1e-4),
-}
 PROMPTED: dict[str, Any] = {
     "epochs": 5,
     "train": {"batch_size": 8},
 }  # a head that starts from label words has little to learn
 CHECKPOINT_EVERY = 2000  # steps: most cells are done sooner, and a killed one is run again
 TRIAL_SEED = 1000  # of the runs that only choose a rate: no seed that is compared later
+
+
+def usual_arms(task: Task, reads: Input, based: bool = True) -> tuple[str, ...]:
+    """The arms of a study that names none, without those of a prompt; `based`: there is a base.
+
+    >>> usual_arms("tag", "text")
+    ('most-frequent-tag', 'crf', 'scratch', 'frozen', 'full')
+    """
+    own = [
+        name
+        for name, kind in ARMS.items()
+        if kind.usual and (kind.reads is None or (kind.reads == reads and (based or not kind.based)))
+    ]
+    return tuple(sorted([*TARGETS[task].baselines, *own], key=list(ARMS).index))
+
+
+USUAL = usual_arms("classify", "text")  # where none is named
 
 
 class StudyConfig(Frozen):
@@ -111,7 +91,9 @@ class StudyConfig(Frozen):
     def arms_are_known(cls, arms: tuple[str, ...]) -> tuple[str, ...]:
         strange = [arm for arm in arms if not re.fullmatch(ARM, arm)]
         if strange or not arms:
-            raise ValueError(f"unknown arm '{', '.join(strange)}'; an arm is {', '.join(ARMS[:-1])} or {ARMS[-1]}")
+            raise ValueError(
+                f"unknown arm '{', '.join(strange)}'; an arm is {', '.join([*ARMS][:-1])} or {[*ARMS][-1]}"
+            )
         return tuple(dict.fromkeys(arms))
 
     @field_validator("labels")
@@ -181,21 +163,24 @@ class Arm:
     base: BaseRun | None = None
 
     @property
+    def row(self) -> ArmKind:
+        return arm_kind(self.kind)
+
+    @property
     def fine_tuned(self) -> bool:
         """Whether its cells are runs, with a learning rate, a log and a receipt."""
-        return self.base is not None and self.kind not in (*NO_MODEL, *NEEDS_NO_LABELS)
+        return self.base is not None and self.row.run
 
     def varies(self, labels: int | None) -> bool:
         """Whether another seed could give another result: it draws the labels, and starts the weights that are trained."""
-        fixed = self.kind in (*BASELINES, "hybrid", "bi-encoder")
-        return labels is not None and (labels > 0 or not fixed)
+        computed = bool(self.row.made) and not self.row.after
+        return labels is not None and (labels > 0 or not computed)
 
     @property
     def rates(self) -> tuple[float, ...]:
         if self.base is None or not self.fine_tuned:
             return ()
-        rates = RATES_ELSEWHERE if self.base.elsewhere else RATES
-        return rates.get(self.kind, rates["other"])
+        return self.row.rates_elsewhere if self.base.elsewhere else self.row.rates
 
 
 @dataclass(frozen=True)
@@ -211,19 +196,6 @@ class Cell:
         base = [self.arm.base.name] if self.arm.base else []
         words = [_plain("-".join([self.arm.kind, *base])), "none" if self.labels is None else str(self.labels or "all")]
         return "~".join([*words, f"rate-{self.rate:g}" if self.trial else str(self.seed)])
-
-
-def usual_arms(task: Task, paired: bool, based: bool = True) -> tuple[str, ...]:
-    """The arms of a study that names none, without those of a prompt; `based`: there is a base.
-
-    >>> usual_arms("tag", paired=False)
-    ('most-frequent-tag', 'crf', 'scratch', 'frozen', 'full')
-    """
-    others = {"tag": {"majority": "most-frequent-tag", "tfidf": "crf"}, "classify": {}}.get(
-        task, {"majority": "constant"}
-    )
-    own = [arm for arm in PAIRED_ARMS if arm != "bi-encoder" or based] if paired else []
-    return tuple(sorted([*(others.get(arm, arm) for arm in USUAL), *own], key=ARMS.index))
 
 
 def arms_of(cfg: StudyConfig, bases: list[BaseRun]) -> list[Arm]:
@@ -281,10 +253,10 @@ def trials(cfg: StudyConfig, arms: list[Arm], every: int) -> list[Cell]:
 
 def cells(cfg: StudyConfig, arms: list[Arm], rates: Mapping[tuple[str, int], float]) -> list[Cell]:
     """The runs that are compared; `rates` are those that were chosen, by arm and labels."""
-    found = [Cell(arm, None, 0) for arm in arms if arm.kind in NEEDS_NO_LABELS]
+    found = [Cell(arm, None, 0) for arm in arms if not arm.row.labelled]
     for labels in cfg.labels:
         for arm in arms:
-            if arm.kind in NEEDS_NO_LABELS:
+            if not arm.row.labelled:
                 continue
             tried = cfg.rates or arm.rates
             usual = tried[len(tried) // 2] if arm.fine_tuned else None
@@ -298,7 +270,7 @@ def finetuning(cfg: StudyConfig, cell: Cell, features: Path, score: str) -> Fine
     arm = cell.arm
     assert arm.base is not None, "a baseline is not fine-tuned"
     prompted: dict[str, Any] = {}
-    if arm.kind in PROMPTED_ARMS:
+    if arm.row.prompted:
         template = cfg.prompts[0] if cfg.prompts else AUTO
         own = merge({"least_steps": PROMPTED_STEPS, **PROMPTED}, cfg.finetune)
         prompted = {**own, "prompt": template, "label_words": cfg.label_words, "pool": None}
@@ -307,7 +279,7 @@ def finetuning(cfg: StudyConfig, cell: Cell, features: Path, score: str) -> Fine
         {
             "base": str(arm.base.path),
             "init": "scratch" if arm.kind == "scratch" else "pretrained",
-            "scope": SCOPES.get(arm.kind, arm.kind),
+            "scope": arm.row.scope or arm.kind,
             "objective": "contrastive" if arm.kind == "contrastive" else "classify",
             "features": None if arm.kind == "scratch" else str(features),
             "check": False,

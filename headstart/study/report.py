@@ -23,7 +23,6 @@ from headstart.show.picture import INK, Picture, inline
 from headstart.study.figures import looks, main_picture, pictures
 from headstart.study.grid_results import GridFound
 from headstart.study.results import ArmResult, Data, Disagreement, Results
-from headstart.study.tag_rows import stretches
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -146,7 +145,6 @@ def environment() -> Environment:
         "percent": percent, "points": points, "count": count, "about": about, "duration": duration,
         "probability": probability, "number": number, "folded": folded, "voices": voices, "labels_of": labels_of,
     }  # fmt: skip
-    made.globals["stretches"] = stretches
     return made
 
 

@@ -12,7 +12,6 @@ from typing import Any, Self
 
 from pydantic import Field, ValidationError
 
-from headstart.data import Task
 from headstart.errors import DataError, ModelError
 from headstart.hub.packs import name_of
 from headstart.runs.disk import write_file
@@ -20,7 +19,9 @@ from headstart.runs.record_shapes import Shape
 from headstart.runs.records import read_json
 from headstart.strict_json import to_json
 from headstart.study.parts import Hygiene, Number, Part
+from headstart.targets.tags import stretches
 from headstart.targets.tasks import TARGETS
+from headstart.task import Task
 from headstart.text.visible import all_shown
 
 Interval = tuple[float, float]
@@ -199,6 +200,10 @@ class TaggedRow(Part):
     words: list[str]
     tags: list[str]
     said: dict[str, list[str]]  # by the first seed of each arm
+
+    def stretches(self, tags: list[str]) -> list[tuple[str, str]]:
+        """The words in stretches, with the type or the tag of each by these tags."""
+        return stretches(self.words, tags)
 
 
 class Receipt(Part):

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headstart.quantities import counted, points, signed
-from headstart.study.arm_words import KINDS, PRETRAINED, SHORT, WORDS
-from headstart.study.plan import CONSTANT, JOINED, LINEAR, NEEDS_NO_LABELS, NO_MODEL, PARTNERS
+from headstart.study.arms import UNRANKED, arm_kind
 from headstart.study.results import ArmResult, Difference, Needed, Results
 from headstart.targets.tasks import TARGETS
 
@@ -78,7 +77,7 @@ class _Study:
 
     def __init__(self, results: Results) -> None:
         self.results, self.every, self.most = results, results.all_labels, results.most_labels
-        self.kinds = {arm.name: arm.kind.partition(":")[0] for arm in results.arms}
+        self.kinds = {arm.name: arm_kind(arm.kind.partition(":")[0]) for arm in results.arms}
         self.arms = {arm.name: arm for arm in results.at(self.every)}
         self.gaps = [self._gap(row) for row in results.differences]
         self.here = [gap for gap in self.gaps if gap.labels == self.every and {gap.a, gap.b} <= set(self.arms)]
@@ -114,15 +113,15 @@ class _Study:
             said = (
                 f"No clear {'gain' if any(gap.sign for gap in asked) else 'difference'} from pretraining at {self.most}"
             )
-        linear = self._beside(told, LINEAR)
+        linear = self._beside_linear_arm(told)
         if linear and linear.sign < 0:
-            said += f"; {SHORT[self.kinds[linear.b]]} is {'still ' if told.sign > 0 else ''}better"
+            said += f"; {self.kinds[linear.b].short} is {'still ' if told.sign > 0 else ''}better"
         return said + self._better_joined()
 
     def _better_joined(self) -> str:
         """The best arm that joins a base and TF-IDF, if it is clearly ahead of either alone."""
         ahead = [gap for gap in self.here if self._adds_tfidf(gap) and gap.sign > 0]
-        ahead = [gap for gap in ahead if (linear := self._beside(gap, LINEAR)) and linear.sign > 0]
+        ahead = [gap for gap in ahead if (linear := self._beside_linear_arm(gap)) and linear.sign > 0]
         if not ahead:
             return ""
         best = max(ahead, key=lambda gap: _mean(self.arms[gap.a]))
@@ -162,12 +161,12 @@ class _Study:
 
     def _beside_linear(self, lead: Gap) -> Iterator[tuple[int, str]]:
         """What the arm that leads is worth beside TF-IDF, where it has led by another comparison."""
-        gap = self._beside(lead, LINEAR)
+        gap = self._beside_linear_arm(lead)
         if gap and gap.sign < 0 < lead.sign:
             yield 0, f"{gap.a} is still {gap.size} below {self._name(gap.b)}"
         elif gap:
             yield 0, self._compared(gap)
-        elif self.kinds[lead.a] in PRETRAINED and not self._asks(lead):
+        elif self.kinds[lead.a].pretrained and not self._asks(lead):
             yield 0, "There is no scratch arm, so what pretraining adds is not known"
 
     def _others(self, lead: Gap) -> Iterator[tuple[int, str]]:
@@ -177,7 +176,7 @@ class _Study:
 
     def _beside_tfidf(self, lead: Gap) -> Iterator[tuple[int, str]]:
         joined = [gap for gap in self.here if self._adds_tfidf(gap)]
-        linear = [gap for alone in joined if (gap := self._beside(alone, LINEAR))]
+        linear = [gap for alone in joined if (gap := self._beside_linear_arm(alone))]
         added = [self._compared(gap) for gap in (*joined, *linear) if gap != lead]
         if added:
             yield 1, "Joined with TF-IDF, " + "; ".join(added)
@@ -242,7 +241,7 @@ class _Study:
         """What to do with the labels that there are, where a prompt was among the arms."""
         if not any(self._prompted(name) for name in self.arms):
             return
-        best = max((arm for arm in self.arms.values() if self.kinds[arm.name] not in NO_MODEL), key=_mean)
+        best = max((arm for arm in self.arms.values() if self.kinds[arm.name].keeps_model), key=_mean)
         if not best.labels:
             yield 1, f"Next: use {best.name}; the mean of no arm that was trained on these labels is higher"
             return
@@ -254,23 +253,23 @@ class _Study:
         yield 1, said
 
     def _prompted(self, name: str) -> bool:
-        return self.kinds[name] in ("prompt", "zero-shot")
+        return self.kinds[name].name in ("prompt", "zero-shot")
 
     def _floor(self) -> Iterator[tuple[int, str]]:
-        floors = [(_mean(arm), arm.kind) for arm in self.arms.values() if arm.kind in CONSTANT]
-        lows = [arm.interval[0] for arm in self.arms.values() if arm.kind not in CONSTANT and arm.interval]
+        floors = [(_mean(arm), self.kinds[arm.name].words) for arm in self.arms.values() if self._is_constant(arm)]
+        lows = [arm.interval[0] for arm in self.arms.values() if not self._is_constant(arm) and arm.interval]
         if floors and lows and max(lows) <= floors[0][0]:
-            yield 1, f"No arm is clearly above {WORDS[floors[0][1]]} ({floors[0][0]:.3f})"
+            yield 1, f"No arm is clearly above {floors[0][1]} ({floors[0][0]:.3f})"
 
     def _one_side(self) -> Iterator[tuple[int, str]]:
         """Whether labels of pairs can be guessed from one text, which says how the pairs were written, and nothing of their relation."""
-        floor = next((_mean(arm) for arm in self.arms.values() if arm.kind in CONSTANT), None)
-        sides = [arm for arm in self.arms.values() if arm.kind in ("first-only", "second-only")]
+        floor = next((_mean(arm) for arm in self.arms.values() if self._is_constant(arm)), None)
+        sides = [arm for arm in self.arms.values() if self.kinds[arm.name].one_side]
         clear = [arm for arm in sides if arm.interval and floor is not None and arm.interval[0] > floor + GIVEAWAY]
         for arm in sorted(clear, key=_mean)[-1:]:
             yield (
                 0,
-                f"Caution: {SHORT[arm.kind]} reaches {_mean(arm):.3f}, a constant answer {floor:.3f}: some labels can be guessed without comparing the texts",
+                f"Caution: {self.kinds[arm.name].short} reaches {_mean(arm):.3f}, a constant answer {floor:.3f}: some labels can be guessed without comparing the texts",
             )
 
     def _without_overlap(self, lead: Gap) -> Iterator[tuple[int, str]]:
@@ -295,7 +294,7 @@ class _Study:
 
     def _conditions(self) -> Iterator[tuple[int, str]]:
         runs = len(self.results.pretraining)
-        if runs and any(self.kinds[name] in PRETRAINED for name in self.arms):
+        if runs and any(self.kinds[name].pretrained for name in self.arms):
             yield 0, f"All this is for one pretraining run{' a base' * (runs > 1)}: another could give another answer"
         failed = len(self.results.failures)
         if failed:
@@ -308,7 +307,7 @@ class _Study:
         return f"{a} {'beats' if gap.sign > 0 else 'loses to'} {b} by {gap.size}"
 
     def _plainly(self, gap: Gap) -> str:
-        a, b = (SHORT.get(self.kinds[name], name) for name in (gap.a, gap.b))
+        a, b = (self.kinds[name].short or name for name in (gap.a, gap.b))
         if not gap.sign:
             return f"there is no clear difference between {a} and {b}"
         better, worse = (a, b) if gap.sign > 0 else (b, a)
@@ -334,27 +333,30 @@ class _Study:
 
     def _most_seeds(self, gap: Gap) -> int:
         """Seeds of the comparison; 0 where neither arm depends on them."""
-        by_chance = [name for name in (gap.a, gap.b) if self.kinds[name] not in (*WORDS, *NEEDS_NO_LABELS)]
+        by_chance = [name for name in (gap.a, gap.b) if self.kinds[name].based and self.kinds[name].labelled]
         return max((self.arms[name].seeds for name in by_chance), default=0)
 
-    def _beside(self, gap: Gap, kinds: Sequence[str]) -> Gap | None:
-        """Another comparison of what `gap` speaks of, with a baseline."""
-        return next((g for g in self.here if g.a == gap.a and self.kinds[g.b] in kinds and g != gap), None)
+    def _beside_linear_arm(self, gap: Gap) -> Gap | None:
+        """Another comparison of what `gap` speaks of, with the linear baseline."""
+        return next((g for g in self.here if g.a == gap.a and self.kinds[g.b].linear and g != gap), None)
 
     def _asks(self, gap: Gap) -> bool:
         """Whether the comparison is of pretraining with none."""
-        return self.kinds[gap.a] in PRETRAINED and self.kinds[gap.b] == "scratch"
+        return self.kinds[gap.a].pretrained and self.kinds[gap.b].name == "scratch"
 
     def _adds_tfidf(self, gap: Gap) -> bool:
         """Whether the comparison is of a base joined with TF-IDF, and the same base alone."""
-        return self.kinds[gap.a] in JOINED and PARTNERS[self.kinds[gap.a]] == self.kinds[gap.b]
+        return self.kinds[gap.a].joined and self.kinds[gap.a].partner == self.kinds[gap.b].name
+
+    def _is_constant(self, arm: ArmResult) -> bool:
+        return self.kinds[arm.name].constant
 
     def _order(self, name: str) -> int:
-        kind = self.kinds.get(name, "")
-        return KINDS.index(kind) if kind in KINDS else len(KINDS)
+        return self.kinds[name].rank if name in self.kinds else UNRANKED
 
     def _name(self, name: str) -> str:
-        words = WORDS.get(self.kinds[name], name)
+        kind = self.kinds[name]
+        words = name if kind.based else kind.words
         return words.replace("logistic regression", TARGETS[self.results.task].linear)
 
     def _gap(self, row: Difference) -> Gap:

@@ -319,7 +319,7 @@ def _check_kept_weights(found: Verification, study: Gathered, cells: Sequence[Ce
     runs = [run for cell in cells if ((run := Run(study.out / "cells" / cell.name)).path / "model").is_dir()]
     if not runs:
         return
-    if study.target.task != "classify" or study.data.paired:
+    if study.target.task != "classify" or study.data.reads != "text":
         found.leave("predictions by the kept weights", "only for classes of single texts")
         return
     texts = [example.text for example in study.data.test[:AGAIN]]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from headstart.data import LabelledConfig, Task
+from headstart.data import LabelledConfig
 from headstart.errors import ConfigError, DataError
 from headstart.hub.packs import get_pack, pack_folder
 from headstart.prompts import AUTO
@@ -30,6 +30,7 @@ from headstart.study.plan import StudyConfig
 from headstart.study.statistics import Scores, difference, holm, mean_interval
 from headstart.targets.target import Outputs, Target
 from headstart.targets.tasks import TARGETS
+from headstart.task import Task
 from headstart.text.split import Labelled, draw, split_labelled
 
 if TYPE_CHECKING:

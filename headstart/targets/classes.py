@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.data import Task
 from headstart.targets.class_scores import class_scores, confusion, is_imbalanced, macro_f1
 from headstart.targets.target import Encoded, Outputs, Scores, Target
+from headstart.task import Task
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,10 @@ class Classes(Target):
     task: ClassVar[Task] = "classify"
     titles: ClassVar[Mapping[str, str]] = {"accuracy": "accuracy", "macro_f1": "macro-F1"}
     card = "A text classifier"
+    label_is = "one class"
     quality = "accuracy"
+    rows = "rows with one class each"
+    baselines = ("majority", "tfidf")
 
     @classmethod
     def of(cls, labels: Sequence[str], separator: str = "") -> Self:

@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.data import Task
 from headstart.targets.smooth import pseudo_values
 from headstart.targets.target import Encoded, Outputs, Scores, Target
+from headstart.task import Task
 
 USUAL_THRESHOLD = 0.5
 FEWEST_POSITIVE = 10  # validation rows with a label, for a threshold of its own; rarer labels share one
@@ -60,6 +60,7 @@ class Labels(Target):
 
     task: ClassVar[Task] = "multilabel"
     card = "A text classifier with several labels per text"
+    label_is, noun = "several labels", "a classifier of several labels"
     may_be_blank, fewest, of_held_out = True, 1, True
     titles: ClassVar[Mapping[str, str]] = {"f1": "micro-F1", "macro_f1": "macro-F1", "accuracy": "subset accuracy"}
 

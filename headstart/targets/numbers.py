@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.data import Task
 from headstart.targets.smooth import pseudo_values
 from headstart.targets.target import Encoded, Outputs, Record, Scores, Target
+from headstart.task import Task
 
 STRATA = 10  # parts of the training numbers that a split spreads evenly
 
@@ -45,6 +45,7 @@ class Numbers(Target):
 
     task: ClassVar[Task] = "regression"
     card = "A model that predicts a number for a text"
+    label_is, noun = "a number", "a model of numbers"
     linear, quality = "ridge regression", "minus squared error"
     numeric, fewest = True, 1
     titles: ClassVar[Mapping[str, str]] = {"r2": "R²", "mae": "MAE", "rmse": "RMSE", "spearman": "Spearman's ρ"}

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.data import Task
 from headstart.targets.class_scores import confusion
 from headstart.targets.classes import Classes, by_confusion
 from headstart.targets.numbers import number_fault, number_in, spearman
 from headstart.targets.target import Encoded, Outputs, Scores
+from headstart.task import Task
 
 
 def in_order(labels: Sequence[str]) -> tuple[str, ...]:
@@ -31,6 +31,8 @@ class Ordered(Classes):
 
     task: ClassVar[Task] = "ordinal"
     card = "A text classifier with ordered classes"
+    label_is, noun = "a grade, such as 1 to 5 stars", "a classifier of ordered classes"
+    baselines = ("constant", "tfidf")
     linear, quality, of_held_out = "cumulative logits", "log-likelihood", True
     titles: ClassVar[Mapping[str, str]] = {
         "kappa": "quadratic kappa",

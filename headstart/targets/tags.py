@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -20,13 +20,14 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.data import Task
 from headstart.targets.class_scores import PerClassScores, macro_f1, scores_by_class
 from headstart.targets.smooth import pseudo_values
 from headstart.targets.target import Encoded, Outputs, Record, Scores, Target
+from headstart.task import Task
 
 PADDING = -1  # behind the last word of a row
 OUTSIDE = "O"  # of every entity
+MOST_SHOWN = 20  # tags in a note
 _IOB = re.compile(r"([BIESLU])-(.+)")  # L and U are what BILOU calls E and S
 _MEANS = {"L": "E", "U": "S"}
 
@@ -82,6 +83,26 @@ def as_iob2(tags: Sequence[str]) -> list[str]:
     return written
 
 
+def stretches(words: Sequence[str], tags: Sequence[str]) -> list[tuple[str, str]]:
+    """A sentence in stretches with the type of each, or with the tag of each word; nothing for words outside.
+
+    >>> stretches(["Ada", "Lovelace", "wrote"], ["B-PER", "I-PER", "O"])
+    [('Ada Lovelace', 'PER'), ('wrote', '')]
+    >>> stretches(["it", "rains"], ["PRON", "VERB"])
+    [('it', 'PRON'), ('rains', 'VERB')]
+    """
+    found = entities(tags)
+    if not found and set(tags) - {OUTSIDE}:
+        return list(zip(words, tags, strict=True))
+    parts, done = [], 0
+    for kind, start, end in found:
+        if start > done:
+            parts.append((" ".join(words[done:start]), ""))
+        parts.append((" ".join(words[start:end]), kind))
+        done = end
+    return parts if done == len(words) else [*parts, (" ".join(words[done:]), "")]
+
+
 @dataclass(frozen=True)
 class Tags(Target):
     names: tuple[str, ...]  # sorted; of entities O, and both tags of each type
@@ -89,6 +110,16 @@ class Tags(Target):
 
     task: ClassVar[Task] = "tag"
     card = "A model that tags the words of a text"
+    label_is, noun = "a tag for each word", "a tagger of words"
+    preset = "bert"
+    rows = "tags of words"
+    baselines = ("most-frequent-tag", "crf")
+    by_word = True
+    job = "headstart.jobs.tag:Tagging"
+    loaded = "headstart.use.tag:LoadedTagger"
+    shown_rows = "headstart.study.tag_rows:tagged_rows"
+    onnx = "headstart.use.onnx_tag:OnnxTagger"
+    inspector = "headstart.use.inspect_tags:TagInspector"
     of_held_out = True
     titles: ClassVar[Mapping[str, str]] = {
         "f1": "entity F1",
@@ -212,6 +243,40 @@ class Tags(Target):
         rows = [cell.split(" ") for cell in labels]
         names = (entity.kind for row in rows for entity in entities(row)) if self.of_entities else chain(*rows)
         return dict(sorted(Counter(names).items()))
+
+    def with_held_out(self, labels: Sequence[str], note: Callable[[str, str], None]) -> Self:
+        """Wide enough for all rows, and with the tags of held-out rows that no training row has: no reason to score nothing."""
+        if strange := self.strange(labels):
+            told = ", ".join(map(repr, strange[:MOST_SHOWN]))
+            note("tags", f"No training row has the tags {told} of held-out rows: they count as mistakes.")
+        return replace(self, names=tuple(sorted({*self.names, *strange}))).wide_enough(labels)
+
+    @property
+    def list_column(self) -> str:
+        return "entities" if self.of_entities else "tags"
+
+    def listed(self, record: Mapping[str, Any]) -> list[Any]:
+        return record["entities" if self.of_entities else "label"]
+
+    def scored(self, record: Mapping[str, Any]) -> list[Any]:
+        words = zip(record["tokens"], record["label"], record["tag_probabilities"], strict=True)
+        return [{"label": label, "score": score, "word": word} for word, label, score in words]
+
+    def in_text(self, record: Mapping[str, Any]) -> str:
+        """Entities in brackets, or a slash and the tag behind each word.
+
+        >>> entity = {"text": "Ada", "label": "PER", "start": 0, "end": 3}
+        >>> record = {"text": "Ada wrote", "label": ["B-PER", "O"], "tokens": ["Ada", "wrote"], "entities": [entity]}
+        >>> Tags(("B-PER", "I-PER", "O")).in_text(record)
+        '[Ada PER] wrote'
+        """
+        text, tags, done, parts = record["text"], record["label"], 0, list[str]()
+        if not record["entities"] and set(tags) - {OUTSIDE}:
+            return " ".join(f"{word}/{tag}" for word, tag in zip(record["tokens"], tags, strict=True))
+        for entity in record["entities"]:
+            parts += [text[done : entity["start"]], f"[{entity['text']} {entity['label']}]"]
+            done = entity["end"]
+        return "".join([*parts, text[done:]])
 
     def strange(self, labels: Sequence[str]) -> list[str]:
         return sorted({tag for cell in labels for tag in cell.split(" ")} - set(self.names))

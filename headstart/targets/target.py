@@ -14,14 +14,14 @@ labels are.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.data import Task
 from headstart.targets.class_scores import softmax
+from headstart.task import Task
 
 Encoded: TypeAlias = NDArray[Any]
 Outputs: TypeAlias = NDArray[np.float64]  # (N, K)
@@ -34,6 +34,18 @@ class Target(ABC):
     task: ClassVar[Task]
     titles: ClassVar[Mapping[str, str]]  # of the scores, by key; those in LARGE are no shares of 1
     card: ClassVar[str]  # what a model of it is, for its card
+    label_is: ClassVar[str]  # what a label is, on the page of an upload
+    noun: ClassVar[str] = ""  # what a model of it is called, where that is no classifier
+    preset: ClassVar[str] = "gpt"  # that suits it where nothing is pretrained
+    rows: ClassVar[str] = ""  # what it labels, where arms of a study are for this task alone
+    baselines: ClassVar[tuple[str, ...]] = ("constant", "tfidf")  # of a study that names no arms
+    by_word: ClassVar[bool] = False  # each word of a text has a label
+    # module:class, imported when it is used: what trains a model of it, opens one, out of an .onnx file too, and looks into one.
+    job: ClassVar[str] = "headstart.jobs.finetune:Finetuning"
+    loaded: ClassVar[str] = "headstart.use.predict:LoadedClassifier"
+    shown_rows: ClassVar[str] = ""  # module:function of the test rows that the page of a study shows in its own way
+    onnx: ClassVar[str] = "headstart.use.onnx:OnnxClassifier"
+    inspector: ClassVar[str] = "headstart.use.inspect:Inspector"
     linear: ClassVar[str] = "logistic regression"  # the linear model of it
     quality: ClassVar[str] = "log-likelihood"  # that its linear models are chosen by
     numeric: ClassVar[bool] = False  # a number is predicted, and no probabilities
@@ -148,6 +160,34 @@ class Target(ABC):
         """The answer and the outputs of such a line; KeyError, TypeError or ValueError where it is damaged."""
         outputs = [float(record["probabilities"][name]) for name in self.names]
         return self.answer_of(record["prediction"]), outputs
+
+    def with_held_out(self, labels: Sequence[str], note: Callable[[str, str], None]) -> Self:
+        """With what it has to know of the labels of held-out rows; `note` takes what it concerns, and a sentence."""
+        return self
+
+    def by_type(self, truth: Encoded, answers: Encoded) -> Mapping[str, Any]:
+        """Scores of each type of what is predicted, where a row may have several."""
+        return {}
+
+    # What the record of a prediction (use/labels.py) is in other places.
+
+    @property
+    def list_column(self) -> str:
+        """The one column of a labelled table, where an answer is a list of parts of the text."""
+        return ""
+
+    def listed(self, record: Mapping[str, Any]) -> list[Any]:
+        """What a record has in that column."""
+        return []
+
+    def in_text(self, record: Mapping[str, Any]) -> str:
+        """A record on one line, where its answer stands inside the text."""
+        return ""
+
+    def scored(self, record: Mapping[str, Any]) -> list[Any]:
+        """Labels with their scores, as the server answers; of a number, which has no probabilities, the number."""
+        scores = record["probabilities"] or {"value": record["label"]}
+        return [{"label": label, "score": score} for label, score in scores.items()]
 
     def fitted(self, truth: Encoded, outputs: Outputs) -> Self:
         """With whatever decides between outputs fitted to held-out rows."""

@@ -7,9 +7,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from headstart.data import Task
 from headstart.quantities import counted
 from headstart.targets.numbers import number_in
+from headstart.task import Task
 
 MOST_FRACTIONS = 10  # different labels with decimals that may still be classes: half stars from 0.5 to 5
 MOST_NUMBERS = 50  # different whole numbers that may

@@ -9,13 +9,13 @@ from headstart.config import TokenizerConfig
 from headstart.data import Unit
 from headstart.targets.labels import Labels
 from headstart.targets.numbers import Numbers
-from headstart.targets.tags import Tags
 from headstart.targets.target import Target
+from headstart.targets.tasks import TARGETS
 from headstart.text import hygiene
 from headstart.text.classes import found_task
 from headstart.text.files import PLAIN, Reading, is_blank
+from headstart.text.layouts import shared_task
 from headstart.text.read import read_examples, unlabelled
-from headstart.text.tagged import is_tagged
 from headstart.text.tokenizer import tokenizer_for
 
 
@@ -34,9 +34,9 @@ def check_data(
     With `numbers`, labels are numbers, of which each may stand in one row alone.
     """
     parts = {name: read_examples(path, unit, text_column, label_column, reading) for name, path in paths.items()}
-    tagged = all(is_tagged(path, text_column, label_column, reading) for path in paths.values())
+    shown = shared_task(paths.values(), text_column, label_column, reading)
     labels = [example.label for examples in parts.values() for example in examples]
-    target = Tags.of(labels) if tagged else Numbers.of_model(()) if numbers else several_labels(labels)
+    target = TARGETS[shown].of(labels) if shown else Numbers.of_model(()) if numbers else several_labels(labels)
     report = hygiene.check(parts, target)
     report["reading"] = reading.facts()
     if tokenizer:

@@ -14,16 +14,16 @@ from typing import Literal, NotRequired, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.data import Task
 from headstart.errors import DataError
 from headstart.quantities import counted
 from headstart.targets.target import Target
+from headstart.task import Task
 from headstart.text.classes import not_classes
 from headstart.text.duplicates import Found, Rows, contained, exact, near, normal
 from headstart.text.files import is_blank
+from headstart.text.inputs import lacks_text
 from headstart.text.read import Example
 from headstart.text.tables import first_few
-from headstart.text.text_pair import lacks_text
 from headstart.text.tokenizer import Tokenizer
 
 MOST_ROWS, MOST_WORDS = 400_000, 12_000_000  # beyond either, contained and near duplicates are not looked for

@@ -18,13 +18,14 @@ from pathlib import Path
 from headstart.data import LabelledConfig, Unit
 from headstart.errors import DataError
 from headstart.quantities import counted
+from headstart.task import Input
 from headstart.text.classes import spellings
 from headstart.text.compressed import is_compressed, plain_name
 from headstart.text.files import PLAIN, STRETCH, Reading, check_file, is_blank, lines, read_text
+from headstart.text.inputs import INPUTS, input_with, lacks_text, text_of, wanted_texts
+from headstart.text.layouts import layout_task, read_layout
 from headstart.text.separated import SEPARATORS, Header
 from headstart.text.tables import TABLES, Wanted, find_column, first_few, header_of, is_table, read_columns
-from headstart.text.tagged import is_tagged, read_tagged
-from headstart.text.text_pair import lacks_text, text_of, wanted_texts
 from headstart.text.visible import is_whole
 
 FLAG = "--label-column"
@@ -89,12 +90,8 @@ def read_labelled(
     if os.path.isdir(files[0]):  # Path.is_dir raises for a name that is too long
         return _tidied(path, _read_label_folders(path, reading), reading, known)
     task = reading.how.task if isinstance(reading.how, LabelledConfig) else "auto"
-    if task in ("auto", "tag"):
-        tagged = read_tagged(path, text_column, label_column, reading, must=task == "tag")
-        if tagged is not None:
-            if not tagged:
-                raise DataError(f"{path}: no sentences in it.", "DATA_EMPTY")
-            return _without_blank(path, [Example(*row) for row in tagged], reading)
+    if rows := read_layout(path, text_column, label_column, reading, task):
+        return _without_blank(path, [Example(*row) for row in rows], reading)
     if not is_table(files[0]):
         hint = _unknown_table(path, reading)  # reads it, and says so if it is no text at all
         raise DataError(
@@ -121,12 +118,13 @@ def read_labelled(
 
 
 def text_columns(path: Path, header: Header, given: str | None, reading: Reading = PLAIN) -> list[Wanted]:
-    """The column of the text of a labelled table, or the two of a pair of texts."""
+    """The column of the text of a labelled table, or the columns of the texts of a row."""
     found = wanted_texts(header, given, TEXT_COLUMNS)
-    if len(found) == 2 and given is None:
+    if len(found) > 1 and given is None:
         names = " and ".join(f"'{usual[0]}'" for _, usual, _ in found)
         reading.note(
-            f"{path} pairs", f"{path}: a row is a pair of texts, {names}. --text-column names one to use it alone."
+            f"{path} pairs",
+            f"{path}: a row is {input_with(len(found)).one}, {names}. --text-column names one to use it alone.",
         )
     return found
 
@@ -201,12 +199,14 @@ def read_lines(path: str | Path, column: str | None = None, reading: Reading = P
     return read_text(path, reading).removesuffix("\n").split("\n")
 
 
-def read_pairs(path: str | Path, columns: str | None = None, reading: Reading = PLAIN) -> list[str]:
-    """The pairs of texts of a table, those of the two named columns or of two that are usual."""
+def read_inputs(path: str | Path, reads: Input, column: str | None = None, reading: Reading = PLAIN) -> list[str]:
+    """What a model is to read, row by row: texts as `read_lines` has them, or several texts out of the columns of a table."""
     path = Path(path)
+    if not INPUTS[reads].several:
+        return read_lines(path, column, reading)
     if not is_table(path):
-        raise DataError(f"{path}: pairs of texts are read from a table ({', '.join(TABLES)}).", "DATA_FORMAT")
-    texts = text_columns(path, header_of(path, reading), columns, reading)
+        raise DataError(f"{path}: {INPUTS[reads].rows} are read from a table ({', '.join(TABLES)}).", "DATA_FORMAT")
+    texts = text_columns(path, header_of(path, reading), column, reading)
     return [text_of(cells) for cells in read_columns(path, texts, reading)]
 
 
@@ -252,7 +252,7 @@ def _unknown_table(path: Path, reading: Reading) -> str | None:
 
 def _has_labels(path: Path, reading: Reading) -> bool:
     table = next(iter(_arrow_files(path)), path)
-    if is_tagged(table, None, None, reading):
+    if layout_task(table, None, None, reading):
         return True
     if not is_table(table):
         return False

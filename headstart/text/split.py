@@ -14,22 +14,22 @@ from typing import TypedDict, TypeVar
 
 import numpy as np
 
-from headstart.data import CorpusConfig, LabelledConfig, Task
+from headstart.data import CorpusConfig, LabelledConfig
 from headstart.errors import ConfigError, DataError, did_you_mean
 from headstart.targets.classes import Classes
-from headstart.targets.tags import Tags
 from headstart.targets.target import Target
 from headstart.targets.tasks import TARGETS
+from headstart.task import Input, Task
 from headstart.text.classes import found_task, not_classes
 from headstart.text.corpus_stream import CorpusStream, is_large
 from headstart.text.digests import digest
 from headstart.text.duplicates import normal
 from headstart.text.files import PLAIN, Reading, is_blank
 from headstart.text.hygiene import HygieneReport, check
+from headstart.text.inputs import in_words, input_of, together
+from headstart.text.layouts import LAYOUTS, layout_task
 from headstart.text.read import Example, label_column_of, read_corpus, read_labelled, refuse_blank
 from headstart.text.stretches import Texts, stretches_of
-from headstart.text.tagged import is_tagged
-from headstart.text.text_pair import is_paired, together
 
 T = TypeVar("T")
 SELECTED_FROM = 200  # labels; of fewer, none are set aside for validation, and nothing is selected on them
@@ -68,9 +68,9 @@ class Labelled:
         return self.kind or Classes(tuple(self.labels))
 
     @property
-    def paired(self) -> bool:
-        """Whether the texts are pairs."""
-        return is_paired([e.text for e in self.train[:1]])
+    def reads(self) -> Input:
+        """What there is to read in a row."""
+        return input_of([e.text for e in self.train[:1]])
 
     def notes(self, facts: LabelledFacts) -> Iterator[str]:
         """What to report of the rows before training."""
@@ -200,8 +200,7 @@ def split_labelled(cfg: LabelledConfig) -> Labelled:
         train, valid = _stratified(train, cfg.valid_fraction, cfg.split_seed + 1, target_of(train))
     made_here = [e for rows, given in ((valid, cfg.valid), (test, cfg.test)) if not given for e in rows]
     target = target_of([*train, *made_here] if kind.of_held_out else train)
-    if isinstance(target, Tags):
-        target = _with_held_out(target, valid, test, reading)
+    target = target.with_held_out([e.label for e in (*valid, *test)], reading.note)
     labels = list(target.names) if train else []
     if len(labels) < kind.fewest:
         only = f"only the label '{labels[0]}'" if labels else "no rows"
@@ -227,22 +226,14 @@ def split_labelled(cfg: LabelledConfig) -> Labelled:
 
 
 def must_agree(*parts: Sequence[Example]) -> None:
-    """Pairs of texts in all parts, or in none."""
-    if len({is_paired([e.text for e in rows[:1]]) for rows in parts if rows}) > 1:
+    """The same kind of input in all parts."""
+    found = {input_of([e.text for e in rows[:1]]) for rows in parts if rows}
+    if len(found) > 1:
+        one, other = in_words(found)[:2]
         raise DataError(
-            "The rows of one file are pairs of texts, those of another single texts. Name the columns: --text-column.",
+            f"The rows of one file are {one}, those of another {other}. Name the columns: --text-column.",
             "DATA_COLUMNS",
         )
-
-
-def _with_held_out(target: Tags, valid: Sequence[Example], test: Sequence[Example], reading: Reading) -> Tags:
-    """Wide enough for all rows, and with the tags of held-out rows that no training row has: no reason to score nothing."""
-    held_out = [e.label for e in (*valid, *test)]
-    if strange := target.strange(held_out):
-        told = ", ".join(map(repr, strange[:MOST_SHOWN]))
-        reading.note("tags", f"No training row has the tags {told} of held-out rows: they count as mistakes.")
-    names = tuple(sorted({*target.names, *strange}))
-    return replace(target, names=names).wide_enough(held_out)
 
 
 def _task_of(cfg: LabelledConfig, rows: Sequence[Example], reading: Reading) -> tuple[Task, str]:
@@ -250,8 +241,9 @@ def _task_of(cfg: LabelledConfig, rows: Sequence[Example], reading: Reading) -> 
     counts = Counter(e.label for e in rows if not is_blank(e.label))
     if cfg.label_separator is not None:
         return "multilabel", _given_separator(cfg, cfg.label_separator, list(counts))
-    if cfg.task == "tag" or (cfg.task == "auto" and is_tagged(cfg.train, cfg.text_column, cfg.label_column, reading)):
-        return "tag", ""
+    shown = layout_task(cfg.train, cfg.text_column, cfg.label_column, reading) if cfg.task == "auto" else cfg.task
+    if shown in {layout.task for layout in LAYOUTS}:
+        return shown, ""
     found, separator = found_task(counts, label_column_of(cfg.train, cfg.label_column, reading))
     if cfg.task == "auto" and not cfg.any_labels and found == "classify" and (why := not_classes(counts)):
         raise DataError(

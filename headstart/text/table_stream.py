@@ -15,6 +15,7 @@ from typing import Any
 from headstart.errors import DataError
 from headstart.text.arrow import arrow_batches, arrow_schema
 from headstart.text.files import Reading, stream_lines
+from headstart.text.inputs import lacks_text, text_of, wanted_texts
 from headstart.text.read import TEXT_COLUMNS
 from headstart.text.separated import Header, stream_separated
 from headstart.text.tables import (
@@ -27,7 +28,6 @@ from headstart.text.tables import (
     json_records,
     whole_rows,
 )
-from headstart.text.text_pair import lacks_text, text_of, wanted_texts
 
 AT_ONCE = 4096  # rows of a chunk: what reads them sorts them by length, and pads the less the more there are
 KEPT = 1000  # numbers of blank rows that are kept for a message

@@ -27,9 +27,9 @@ from headstart.config import TokenizerConfig
 from headstart.errors import ConfigError, DataError, ModelError, first_line
 from headstart.hub.pack_contents import PACKS
 from headstart.hub.packs import located
+from headstart.text.inputs import INPUTS, input_of, parts
 from headstart.text.sentencepiece import load_sentencepiece
 from headstart.text.stretches import Texts, characters_of, pieces_of
-from headstart.text.text_pair import TextPair, is_paired
 from headstart.text.tokenizer_json import MOST_BYTES, check_tokenizer_json
 from headstart.text.visible import is_whole
 from headstart.text.vocabulary import KINDS, learn
@@ -349,19 +349,18 @@ def rows_to_read(
     A causal one has read the whole text at its last token, so no end token follows it; a bidirectional one sees a start and
     an end. The two texts of a pair have `separators` end tokens between them.
     """
-    if is_paired(texts):
-        return _pair_rows(texts, tokenizer, causal, context, separators)
+    if INPUTS[input_of(texts)].several:
+        return _rows_of_both(texts, tokenizer, causal, context, separators)
     return truncated(tokenizer.encode(texts, end=not causal), context, None if causal else tokenizer.end)
 
 
-def _pair_rows(
-    pairs: Sequence[TextPair], tokenizer: Tokenizer, causal: bool, context: int, separators: int
+def _rows_of_both(
+    texts: Sequence[str], tokenizer: Tokenizer, causal: bool, context: int, separators: int
 ) -> tuple[TokenRows, int]:
-    firsts = tokenizer.encode([pair.first for pair in pairs], boundaries=False)
-    seconds = tokenizer.encode([pair.second for pair in pairs], boundaries=False)
+    firsts, seconds = (tokenizer.encode(side, boundaries=False) for side in zip(*map(parts, texts), strict=True))
     between, after = [tokenizer.end] * separators, [] if causal else [tokenizer.end]
     room = max(2, context - 1 - len(between) - len(after))
-    kept = [fitted_lengths(len(firsts[i]), len(seconds[i]), room) for i in range(len(pairs))]
+    kept = [fitted_lengths(len(firsts[i]), len(seconds[i]), room) for i in range(len(texts))]
     cut = sum(a < len(firsts[i]) or b < len(seconds[i]) for i, (a, b) in enumerate(kept))
     return TokenRows.of(
         [tokenizer.start, *firsts[i][:a], *between, *seconds[i][:b], *after] for i, (a, b) in enumerate(kept)

@@ -23,7 +23,6 @@ from headstart.bases.at_hand import bases_at_hand
 from headstart.bases.routes import ROUTES
 from headstart.bases.selection import MINUTES, Prompting, try_routes
 from headstart.config import FinetuneConfig
-from headstart.data import Task
 from headstart.errors import ConfigError, DataError, Stopped, UserError, shortened
 from headstart.jobs.job import run_job
 from headstart.jobs.recipe import pretraining
@@ -34,10 +33,11 @@ from headstart.runs.run import Run
 from headstart.runs.watch import Watch
 from headstart.schema import merge, parse
 from headstart.shapes import PRESETS
+from headstart.task import Task
 from headstart.text.classes import not_classes
+from headstart.text.inputs import named_parts, parts, text_of
 from headstart.text.read import Example
 from headstart.text.split import SELECTED_FROM
-from headstart.text.text_pair import TextPair
 from headstart.use import language, predict
 
 
@@ -250,13 +250,13 @@ def checked(texts: Sequence[Any]) -> list[str]:
         raise DataError("X is one text, not several. Give a list: [text].", "DATA_TEXT")
     if len(texts) and all(isinstance(row, list | tuple | np.ndarray) and len(row) == 2 for row in texts):
         firsts, seconds = (checked([row[side] for row in texts]) for side in (0, 1))
-        return [TextPair(first, second) for first, second in zip(firsts, seconds, strict=True)]
+        return list(map(text_of, zip(firsts, seconds, strict=True)))
     for i, text in enumerate(texts):
         if not isinstance(text, str):
             raise DataError(
                 f"X[{i}] is {shortened(text)}, not a text. Fill the gap, or leave the row out.", "DATA_TEXT"
             )
-    return [text if isinstance(text, TextPair) else str(text) for text in texts]
+    return [text if len(parts(text)) > 1 else str(text) for text in texts]
 
 
 @contextmanager
@@ -285,10 +285,7 @@ class RunFolder:
                 f"{counted(len(texts), 'text')} and {counted(len(labels), 'label')}: there must be one label for each text."
             )
         file = self.own / "rows.jsonl"
-        records = [
-            {"text1": text.first, "text2": text.second} if isinstance(text, TextPair) else {"text": text}
-            for text in texts
-        ]
+        records = list(map(named_parts, texts))
         for record, label in zip(records, labels if labels is not None else (), strict=labels is not None):
             record["label"] = str(label)
         file.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")

@@ -33,6 +33,7 @@ from headstart.shapes import HuggingFaceConfig, TransformerConfig
 from headstart.strict_json import to_json
 from headstart.targets.tasks import TARGETS
 from headstart.text.batch import pad
+from headstart.text.inputs import INPUTS
 from headstart.text.prompted import prompt_tokens
 from headstart.text.tokenizer import Tokenizer
 from headstart.use.language import refuse_distilled
@@ -93,7 +94,7 @@ def _theirs(saved: Saved, name: str) -> tuple[dict[str, Any], Tensors]:
         )
     described = {key: value for key, value in describe_model(saved).items() if key != "headstart"}
     tensors = to_disk(weights(saved.model), cfg)
-    if spec.task == "tag":
+    if spec.target.by_word:
         head, linear = "ForTokenClassification", KINDS[model_type].head["head.linear"]
         theirs = "score" if causal and model_type != "gpt2" else "classifier"
         tensors = {f"{theirs}{key.removeprefix(linear)}" if key.startswith(linear) else key: t for key, t in tensors.items()}  # fmt: skip
@@ -191,7 +192,7 @@ def _write_tokenizer(folder: Path, saved: Saved) -> None:
             [part] if ids else [] for part, ids in (("<prompt>", prompt.before), ("</prompt>", prompt.after))
         )
         roles_in_it = [_several(own, "<prompt>", prompt.before), _several(own, "</prompt>", prompt.after)]
-    pair = _pair_template(start, end, saved) if saved.head.paired else None
+    pair = _pair_template(start, end, saved) if INPUTS[saved.head.reads].several else None
     tokenizer.backend.post_processor = TemplateProcessing(
         single=[*before, "$A", *after], pair=pair, special_tokens=roles_in_it
     )
@@ -249,13 +250,13 @@ def _difference(folder: Path, saved: Saved) -> float:
     rows = [plain[torch.randint(len(plain), (length,), generator=random)].tolist() for length in {1, most // 2, most}]
     given: dict[str, Tensor] = {}
     separator = getattr(saved.config, "separator", None)
-    if saved.head.paired:
+    if INPUTS[saved.head.reads].several:
         rows = [[*row[: len(row) // 2], saved.tokenizer.end, *row[len(row) // 2 + 1 :]] for row in rows]
     ids, mask = pad(rows, saved.tokenizer.pad)
     if separator is not None:
         given["token_type_ids"] = token_types(ids, separator)
     ours, found = saved.model(ids, mask), theirs(input_ids=ids, attention_mask=mask.long(), **given).logits
-    counted = mask if saved.head.kind == "language" or saved.head.task == "tag" else slice(None)
+    counted = mask if saved.head.by_token else slice(None)
     difference = float((ours[counted] - found[counted]).abs().max())
     if difference > ALLOWED:
         raise ModelError(f"The exported model gives other logits (by {difference:.2g}). Please report this.")
@@ -265,10 +266,10 @@ def _difference(folder: Path, saved: Saved) -> float:
 def card(run: Run, saved: Saved, made: str) -> str:
     """The model card: what it is, what it was trained on, how it scored, and what was taken over."""
     result, data = run.read_json("result.json"), run.read_json("data.json")
-    classifier, tags = saved.head.kind == "classify", saved.head.task == "tag"
+    classifier, by_word = saved.head.kind == "classify", saved.head.target.by_word
     task = (
         "token-classification"
-        if tags
+        if by_word
         else "text-classification"
         if classifier
         else "text-generation"
@@ -283,7 +284,7 @@ def card(run: Run, saved: Saved, made: str) -> str:
         f"It opens as `{made}` of transformers, with the logits it has in Headstart.",
         f"## Data\n\n{files}",
     ]
-    if tags:
+    if by_word:
         parts[1] += (
             " It was trained on words with one space between them, punctuation marks too, and tags the first token of each; give its "
             f'pipeline `aggregation_strategy="first"`. It reads {saved.config.context} tokens; Headstart reads longer texts in parts.'

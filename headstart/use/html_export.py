@@ -112,7 +112,7 @@ def _supported(saved: Saved, run: str) -> TransformerConfig:
     reason = ""
     if not isinstance(cfg, TransformerConfig):
         reason = "is a model of transformers"
-    elif head.labels and (head.task != "classify" or head.paired or head.prompt):
+    elif head.labels and (head.task != "classify" or head.reads != "text" or head.prompt):
         reason = "reads pairs or a prompt, or predicts something other than one label per text"
     elif not head.labels and not cfg.causal:
         reason = "is a masked language model, which does not generate"

@@ -20,6 +20,7 @@ from torch import Tensor
 from headstart.bases.pretrained import made_elsewhere, open_base
 from headstart.config import PretrainConfig, TranslateConfig
 from headstart.errors import ConfigError, DataError, ModelError
+from headstart.imported import subclass_at
 from headstart.models.decode import LanguageStep, Sampling, generate
 from headstart.models.heads import POOLS, ClassHead, Model, NumberHead
 from headstart.quantities import counted
@@ -32,11 +33,12 @@ from headstart.show.labels import LabelProbabilities
 from headstart.show.probabilities import Belief, Place, TokenProbabilities
 from headstart.show.view import Inspection, View
 from headstart.targets.labels import Labels
+from headstart.targets.tasks import TARGETS
 from headstart.tasks.classify import rows_of
+from headstart.text.inputs import INPUTS
 from headstart.text.prompted import prompt_tokens
 from headstart.text.read import Example
 from headstart.text.split import must_be_readable
-from headstart.text.text_pair import pair_in
 from headstart.text.tokenizer import Tokenizer, rows_to_read, truncated
 from headstart.use.attribution import attribute, class_evidence
 from headstart.use.change import compare
@@ -57,7 +59,7 @@ class Inspector:
         self.model, self.tokenizer = saved.model.eval(), saved.tokenizer
         self.kind, self.labels, self.long = saved.head.kind, saved.head.labels, saved.head.long
         self.name, self.boundaries, self.prompt = name, boundaries, saved.head.prompt
-        self.paired, self.target = saved.head.paired, saved.head.target
+        self.input, self.target = INPUTS[saved.head.reads], saved.head.target
 
     @classmethod
     def load(cls, path: str | Path) -> Inspector:
@@ -70,11 +72,7 @@ class Inspector:
             raise ModelError(f"{path} is a translator: inspect_translation shows where it looked.")
         boundaries = config.data.boundaries if isinstance(config, PretrainConfig) else True
         saved = read_model(run.path / "model")
-        if saved.head.task == "tag":
-            from headstart.use.inspect_tags import TagInspector  # which is made of this class
-
-            return TagInspector(saved, str(path))
-        return cls(saved, str(path), boundaries)
+        return subclass_at(TARGETS[saved.head.task].inspector, cls)(saved, str(path), boundaries)
 
     def inspect(
         self,
@@ -206,9 +204,11 @@ class Inspector:
     def _read(self, text: str) -> tuple[list[int], int]:
         """The ids that the model reads, and how many tokens do not fit into its context."""
         causal, limit = self.model.base.causal, self.model.base.max_len
-        if self.paired:
+        if self.input.several:
             every, kept = (
-                rows_to_read([pair_in(text)], self.tokenizer, causal, most, self.model.base.separators)[0][0]
+                rows_to_read([self.input.from_line(text)], self.tokenizer, causal, most, self.model.base.separators)[0][
+                    0
+                ]
                 for most in (sys.maxsize, limit)
             )
             return kept.tolist(), len(every) - len(kept)

@@ -18,13 +18,12 @@ from headstart.runs.disk import draft_file
 from headstart.runs.watch import Watch
 from headstart.strict_json import to_json
 from headstart.targets.classes import Classes
-from headstart.targets.tags import Tags
 from headstart.targets.target import Target
 from headstart.tasks.calibration import label_set
 from headstart.text.files import PLAIN, Reading
+from headstart.text.inputs import lacks_text
 from headstart.text.table_stream import TableStream, must_not_be_blank
 from headstart.text.table_writer import Added, format_of, must_fit, must_not_clash, writer_of
-from headstart.text.text_pair import lacks_text
 from headstart.use.label_sets import Doubt
 
 
@@ -60,9 +59,9 @@ class Columns:
         return replace(self, prefix=next(new for new in prefixes if not any(name.startswith(new) for name in names)))
 
     def added(self, target: Target) -> Added:
-        """Their names, and what they hold; entities and tags of words are lists."""
-        if isinstance(target, Tags):
-            return {f"{self.prefix}{'entities' if target.of_entities else 'tags'}": str}
+        """Their names, and what they hold."""
+        if target.list_column:
+            return {f"{self.prefix}{target.list_column}": str}
         number = target.numeric
         names: dict[str, type] = {"label": float} if number else {"label": str, "probability": float}
         if self.doubt.largest is not None:
@@ -131,8 +130,8 @@ def label_file(
         closing(writer_of(form, draft, source, scan, added)) as writer,
     ):
         for chunk in stream.chunks(scan):
-            if isinstance(model.target, Tags):
-                values, counted = _tagged(model, chunk.texts, form)
+            if model.target.list_column:
+                values, counted = _listed(model, chunk.texts, form)
                 found.update(counted)
             else:
                 values = list(map(partial(columns.values, model.target), _probabilities(model, chunk.texts)))
@@ -151,13 +150,11 @@ def label_file(
     }
 
 
-def _tagged(model: Classifier, texts: Sequence[str], form: str) -> tuple[list[list[Any]], Counter[str]]:
-    """The entities or tags of each text, as JSON where a column has one type; and how many there are of each."""
-    assert isinstance(model.target, Tags)
-    records = model.predict([text for text in texts if not lacks_text(text)])
-    of_entities = model.target.of_entities
-    counts = Counter(x["label"] for r in records for x in r["entities"]) if of_entities else Counter(t for r in records for t in r["label"])  # fmt: skip
-    cells = iter(record["entities" if of_entities else "label"] for record in records)
+def _listed(model: Classifier, texts: Sequence[str], form: str) -> tuple[list[list[Any]], Counter[str]]:
+    """The list of each text, as JSON where a column has one type; and how many parts there are of each label."""
+    found = [model.target.listed(record) for record in model.predict([text for text in texts if not lacks_text(text)])]
+    counts = Counter(part["label"] if isinstance(part, Mapping) else part for parts in found for part in parts)
+    cells = iter(found)
     values = [None if lacks_text(text) else next(cells) for text in texts]
     whole = form not in (".parquet", ".arrow")
     return [[value if whole or value is None else to_json(value)] for value in values], counts

@@ -14,14 +14,15 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from headstart.data import Task
 from headstart.errors import ModelError, UserError, first_line
+from headstart.imported import subclass_at
 from headstart.runs.manifest import verifying
 from headstart.targets.tasks import TARGETS
+from headstart.task import Task
 from headstart.text.files import check_file
+from headstart.text.inputs import input_with, must_suit
 from headstart.text.prompted import PromptTokens, prompted_rows
 from headstart.text.protobuf import Bytes, fields
-from headstart.text.text_pair import must_suit
 from headstart.text.tokenizer import Tokenizer, rows_to_read
 from headstart.use.labels import LabelledText, labelled
 
@@ -60,7 +61,7 @@ class OnnxClassifier:
     def __init__(self, session: Any, tokenizer: Tokenizer, facts: OnnxFacts, file: str | Path = "") -> None:
         self.session, self.tokenizer, self.facts, self.file = session, tokenizer, facts, file
         self.labels: tuple[str, ...] = tuple(facts["labels"])
-        self.paired = facts["separators"] > 0
+        self.reads = input_with(2 if facts["separators"] else 1).name
         self.target = TARGETS[facts["task"]].of_model(self.labels, facts["thresholds"])
 
     @classmethod
@@ -90,11 +91,7 @@ class OnnxClassifier:
             raise ModelError(f"{file}: not an ONNX model that can be read ({first_line(error)}).") from None
         if not facts["labels"]:
             raise ModelError(f"{file} holds a language model, which has no labels.")
-        if facts["task"] == "tag":
-            from headstart.use.onnx_tag import OnnxTagger  # which is made of this class
-
-            return OnnxTagger(session, tokenizer, facts, file)
-        return cls(session, tokenizer, facts, file)
+        return subclass_at(TARGETS[facts["task"]].onnx, cls)(session, tokenizer, facts, file)
 
     def probabilities(self, texts: Sequence[str]) -> list[list[float]]:
         """One row per text, one column per label."""
@@ -102,7 +99,7 @@ class OnnxClassifier:
             raise TypeError("texts is a list of texts; for one text give [text]")
         if not texts:
             return []
-        must_suit(texts, self.paired)
+        must_suit(texts, self.reads)
         if self.facts["prompt"]:
             rows, _, _ = prompted_rows(texts, self.tokenizer, self.facts["prompt"], self.facts["context"], "truncate")
         else:
@@ -129,7 +126,7 @@ class OnnxClassifier:
             logits = self.session.run(["logits"], {"ids": ids, "mask": mask})[0]
         except Exception as error:  # such as an id that the model has no row for
             raise ModelError(f"{self.file}: the model and its metadata do not fit ({first_line(error)}).") from None
-        per_token = (longest,) if self.facts["task"] == "tag" else ()
+        per_token = (longest,) if self.target.by_word else ()
         if np.shape(logits) != (len(rows), *per_token, len(self.labels)) or not np.isfinite(logits).all():
             raise ModelError(f"{self.file}: the model does not give one finite number for each of its labels.")
         return logits

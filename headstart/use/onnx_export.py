@@ -22,6 +22,7 @@ from headstart.runs.run import Run
 from headstart.targets.class_scores import ClassScores, class_scores
 from headstart.targets.classes import Classes
 from headstart.text.batch import pad
+from headstart.text.inputs import INPUTS
 from headstart.text.prompted import prompt_tokens
 from headstart.text.read import Example, read_labelled
 from headstart.text.tokenizer import Tokenizer
@@ -98,7 +99,7 @@ def rows_to_score(
     labels = head.labels
     if not labels:
         raise UserError("--int8 is scored on labelled rows, so it is for classifiers.")
-    if head.task == "tag":
+    if head.target.by_word:
         raise UserError(f"--int8 is scored by accuracy; the task of {run} is {head.task}.")
     return known_rows(read_labelled(data, text_column, label_column), Classes(labels), data)
 
@@ -145,7 +146,7 @@ def write_onnx(file: Path, saved: Saved) -> None:
         facts["prompt"] = vars(prompt_tokens(head.prompt, saved.tokenizer, cfg.causal))
     if head.task != "classify":
         facts |= {"task": head.task, "thresholds": list(head.thresholds)}
-    if head.paired:
+    if INPUTS[head.reads].several:
         facts["separators"] = saved.model.base.separators
     put_metadata(made, saved.tokenizer, facts)
     onnx.save(made, file)
@@ -194,7 +195,7 @@ def _difference(file: Path, saved: Saved) -> float:
     largest = 0.0
     for ids, mask in (_rows(saved), tuple(t[1:2, :2] for t in _rows(saved))):  # other numbers of texts and tokens
         found = session.run(["logits"], {"ids": ids.numpy(), "mask": mask.numpy()})[0]
-        counted = mask if saved.head.kind == "language" or saved.head.task == "tag" else slice(None)
+        counted = mask if saved.head.by_token else slice(None)
         largest = max(largest, float((saved.model(ids, mask)[counted] - torch.from_numpy(found)[counted]).abs().max()))
     if largest > ALLOWED:
         raise ModelError(f"The exported file gives other logits (by {largest:.2g}). Please report this.")

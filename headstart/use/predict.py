@@ -9,18 +9,20 @@ from typing import Any, TypedDict
 import numpy as np
 
 from headstart.config import FinetuneConfig
-from headstart.data import Task
+from headstart.imported import subclass_at
 from headstart.runs.kinds import must_be
 from headstart.runs.model_dir import Saved, read_model
 from headstart.runs.run import Run
 from headstart.targets.class_scores import ClassScores, PerClassScores, class_scores, confusion, scores_by_class
 from headstart.targets.labels import Labels
 from headstart.targets.target import Target
+from headstart.targets.tasks import TARGETS
+from headstart.task import Input, Task
 from headstart.tasks.classify import predicted
 from headstart.text.files import PLAIN, Reading
+from headstart.text.inputs import must_suit
 from headstart.text.read import Example, read_labelled
 from headstart.text.split import must_be_readable
-from headstart.text.text_pair import must_suit
 from headstart.use.labels import LabelledText, known_rows, labelled, separated_as
 
 
@@ -48,19 +50,15 @@ class LoadedClassifier:
         return self.saved.head.target
 
     @property
-    def paired(self) -> bool:
-        return self.saved.head.paired
+    def reads(self) -> Input:
+        return self.saved.head.reads
 
     @classmethod
     def load(cls, run: str | Path) -> LoadedClassifier:
         found = Run.open(run)
         must_be(found.config, FinetuneConfig, run)
         saved = read_model(found.path / "model")
-        if saved.head.task == "tag":
-            from headstart.use.tag import LoadedTagger  # which is made of this class
-
-            return LoadedTagger(saved)
-        return cls(saved)
+        return subclass_at(TARGETS[saved.head.task].loaded, cls)(saved)
 
     def probabilities(self, texts: Sequence[str]) -> list[list[float]]:
         """One row per text, one column per label."""
@@ -69,7 +67,7 @@ class LoadedClassifier:
         if not texts:
             return []
         head = self.saved.head
-        must_suit(texts, head.paired)
+        must_suit(texts, head.reads)
         return predicted(self.saved.model, texts, self.saved.tokenizer, head.long, head.prompt).tolist()
 
     def predict(self, texts: Sequence[str]) -> list[LabelledText]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headstart.targets.class_scores import PerClassScores
-from headstart.targets.tags import OUTSIDE, PADDING, Tags, entities
+from headstart.targets.tags import PADDING, Tags, entities
 from headstart.targets.target import Scores
 from headstart.text.files import PLAIN, Reading
 from headstart.text.read import read_labelled
@@ -95,20 +95,3 @@ def evaluate_tags(
     found = tag_words([e.text.split(" ") for e in rows])
     answers[truth != PADDING] = np.concatenate([row.argmax(1) for row in found])
     return {"task": "tag", "scores": target.scores(truth, answers), "classes": target.by_type(truth, answers)}
-
-
-def marked(record: TaggedText) -> str:
-    """A tagged text on one line: entities in brackets, or a slash and the tag behind each word.
-
-    >>> words, rows = [(0, 3), (4, 9)], np.array([[0.9, 0.0, 0.1], [0.0, 0.0, 1.0]])
-    >>> marked(tagged(Tags(("B-PER", "I-PER", "O")), "Ada wrote", words, rows))
-    '[Ada PER] wrote'
-    """
-    text, done, parts = record["text"], 0, []
-    tags = record["label"] if isinstance(record["label"], list) else []
-    if not record["entities"] and set(tags) - {OUTSIDE}:
-        return " ".join(f"{word}/{tag}" for word, tag in zip(record["tokens"], tags, strict=True))
-    for entity in record["entities"]:
-        parts += [text[done : entity["start"]], f"[{entity['text']} {entity['label']}]"]
-        done = entity["end"]
-    return "".join([*parts, text[done:]])

@@ -90,13 +90,13 @@ def test_rows_of_two_usual_columns_are_pairs_and_those_with_one_first_text_stay_
     lines = [f"premise {i // 4},hypothesis {i},{'yes' if i % 2 else 'no'}" for i in range(400)]
     file.write_text("\n".join(["sentence1,sentence2,gold_label", *lines]))
     data = split_labelled(LabelledConfig(train=str(file)))
-    assert data.paired
+    assert data.reads == "pair"
     firsts = {name: {e.text.first for e in rows} for name, rows in data.parts().items()}
     assert not firsts["train"] & firsts["test"]
     assert not firsts["train"] & firsts["valid"]
     assert 60 <= len(data.test) <= 100
     alone = split_labelled(LabelledConfig(train=str(file), text_column="sentence2"))
-    assert not alone.paired
+    assert alone.reads == "text"
     assert alone.train[0].text.startswith("hypothesis")
     named = split_labelled(LabelledConfig(train=str(file), text_column="sentence2, sentence1"))
     assert named.train[0].text.first.startswith("hypothesis")

@@ -16,13 +16,14 @@ from headstart.bases import selection
 from headstart.bases.routes import ROUTES, Rows
 from headstart.cli import app
 from headstart.config import PretrainConfig
-from headstart.data import LabelledConfig, Task
+from headstart.data import LabelledConfig
 from headstart.errors import ConfigError, DataError, UserError
 from headstart.jobs.pretrain import pretrain
 from headstart.schema import parse, read_toml
 from headstart.study import estimate
 from headstart.study.plan import StudyConfig
 from headstart.study.which import Ranking, rank, training_rows
+from headstart.task import Task
 from headstart.text.read import Example
 from headstart.text.split import split_labelled
 from headstart.use.estimator import TextClassifier

@@ -29,7 +29,7 @@ async function label(model, place, texts) {
 if (page.dataset.job === "finetune") {
   let timer;
   const other = $("other");
-  const boxes = [$("text"), $("second")].filter(Boolean);  // of a pair, two
+  const boxes = [...document.querySelectorAll("section.first textarea")];  // one for each text of a row
   const refresh = async () => {
     const texts = boxes.map((box) => box.value);
     try { complain(null); await label(id, $("labels"), texts); await label(other && other.value, $("labels-other"), texts); } catch (error) { complain(error); }

@@ -41,18 +41,18 @@ async function bases() {
 }
 
 // A base to begin with, where no other is chosen: a pretrained one if there is any, or a shape to train from scratch. And no arm that has nothing to start from.
-function suggest(found, task) {
+function suggest(found) {
   const box = (base) => document.querySelector(`input[name=base][value="${base.id}"]`);
   const chosen = () => found.filter((base) => box(base).checked);
   const best = found.find((base) => base.name === "minilm") || found.find((base) => base.kind === "pack") || found.find((base) => base.kind === "run");
   if (chosen().every((base) => base === suggested)) {
     if (suggested) box(suggested).checked = false;
-    suggested = best || found.find((base) => base.name === (task === "tag" ? "bert" : "gpt"));
+    suggested = best || found.find((base) => base.name === $("task").selectedOptions[0].dataset.preset);
     box(suggested).checked = true;
   }
   $("none-at-hand").hidden = Boolean(best);
   if ($("corpus").value || chosen().some((base) => base.kind !== "preset")) return;
-  for (const arm of document.querySelectorAll("input[name=arm]")) if (["frozen", "full", "bi-encoder"].includes(arm.value)) arm.checked = false;
+  for (const arm of document.querySelectorAll("input[name=arm][data-pretrained]")) arm.checked = false;
 }
 
 // Where no column has a usual name, a person chooses; what does not rest on the columns waits.
@@ -92,7 +92,7 @@ async function check(columns = {}) {
     line.append(make("td", shown(row.text), { class: "text", dir: "auto" }), make("td", shown(row.label), { "data-name": "label" }));
     return line;
   }));
-  suggest(await atHand, found.task);
+  suggest(await atHand);
   $("check-part").hidden = $("plan-part").hidden = false;
 }
 
