@@ -1,0 +1,59 @@
+"""What a night does: a closed table, a row a check."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-m")
+HEADSTART = (sys.executable, "-m", "headstart")
+DATA = os.environ.get("HEADSTART_LAB_DATA")  # the folder that `make labs` knows as DATA
+
+
+@dataclass(frozen=True)
+class Check:
+    """A command, whose exit code is the outcome and whose last line is what it counted; `{out}` is a folder for what it makes."""
+
+    name: str
+    shows: str  # in one sentence; {N} is the number
+    command: tuple[str, ...]
+    minutes: int  # on two idle cores, roughly; a check that takes five times as long is ended
+    variable: str = ""  # of the environment, which says how many; whoever sets it wins
+    number: int = 0
+
+    @property
+    def settings(self) -> dict[str, str]:
+        return {self.variable: os.environ.get(self.variable) or str(self.number)} if self.variable else {}
+
+
+def lab(name: str, minutes: int, packs: bool) -> Check:
+    """A lab with the data of its reference, where they are at hand, or on packs that stand in for them; else the quick one."""
+    how: tuple[str, ...]
+    how, data = (
+        ((), "on packs") if packs else (("--quick",), "the quick one, as the data of the reference were not at hand")
+    )
+    if DATA:
+        how, data = ("--data", DATA), "on the data of the reference"
+    command = (*HEADSTART, "lab", name, *how, "--out", "{out}")
+    return Check(f"lab-{name}", f"The lab {name} runs to its verdict, {data}.", command, minutes)
+
+
+CHECKS = (
+    lab("book-reviews", 90, packs=False),
+    lab("small-gpt", 60, packs=True),
+    lab("pretrained-gpt", 90, packs=True),
+    lab("pig-latin", 90, packs=True),
+    lab("arithmetic", 60, packs=True),
+    lab("captions", 60, packs=False),
+    Check(
+        "browser", "The studio holds, in Chromium and without, with the slow tests of the server.",
+        (*PYTEST, "not network", "-n", "auto", "tests/serve"), 20,
+    ),
+    Check(
+        "slow", "The other tests that take minutes.",
+        (*PYTEST, "slow and not network", "tests", "headstart", *(f"--ignore=tests/{name}" for name in ("mutations", "serve"))),
+        60,
+    ),
+    Check("network", "The tests that download: packs against scikit-learn, and the wheel in a clean environment.", (*PYTEST, "network"), 60),
+)  # fmt: skip
