@@ -40,6 +40,10 @@ def lab(name: str, minutes: int, packs: bool) -> Check:
 
 
 CHECKS = (
+    Check(
+        "mutations", "{N} damaged copies of each kind of file, given to every command that opens it, end in one sentence.",
+        (*PYTEST, "slow", "-n", "auto", "tests/mutations"), 480, "HEADSTART_MUTATIONS_NIGHTLY", 5000,
+    ),
     lab("book-reviews", 90, packs=False),
     lab("small-gpt", 60, packs=True),
     lab("pretrained-gpt", 90, packs=True),
