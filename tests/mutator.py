@@ -79,13 +79,15 @@ def _json(data: bytes, rng: random.Random) -> bytes | None:
     lines = data.splitlines(keepends=True)
     try:
         whole = json.loads(data)
+    except RecursionError:
+        return None
     except ValueError:
         if len(lines) < 2:
             return None
         at = rng.randrange(len(lines))
         changed = _json(lines[at].rstrip(), rng)
         return None if changed is None else b"".join([*lines[:at], changed, b"\n", *lines[at + 1 :]])
-    nodes = list(_nodes(whole))
+    nodes = list(_nodes(whole)) if isinstance(whole, (dict, list)) else []
     if not nodes:
         return None
     parent, key = rng.choice(nodes)

@@ -41,6 +41,10 @@ def lab(name: str, minutes: int, packs: bool) -> Check:
 
 CHECKS = (
     Check(
+        "readers", "{N} inputs to each reader of untrusted files end in an answer or in one sentence, soon and in bounded memory.",
+        (*PYTEST, "", "-n", "auto", "tests/text/test_fuzz.py"), 150, "HEADSTART_FUZZ", 100_000,
+    ),
+    Check(
         "mutations", "{N} damaged copies of each kind of file, given to every command that opens it, end in one sentence.",
         (*PYTEST, "slow", "-n", "auto", "tests/mutations"), 480, "HEADSTART_MUTATIONS_NIGHTLY", 5000,
     ),
