@@ -41,6 +41,10 @@ def lab(name: str, minutes: int, packs: bool) -> Check:
 
 CHECKS = (
     Check(
+        "kills", "{N} runs of all kinds, killed at random and resumed, are bit for bit those that were left alone.",
+        (*PYTEST, "", "tests/jobs/test_kills.py"), 60, "HEADSTART_KILLS", 1000,
+    ),
+    Check(
         "readers", "{N} inputs to each reader of untrusted files end in an answer or in one sentence, soon and in bounded memory.",
         (*PYTEST, "", "-n", "auto", "tests/text/test_fuzz.py"), 150, "HEADSTART_FUZZ", 100_000,
     ),
@@ -60,7 +64,7 @@ CHECKS = (
     ),
     Check(
         "slow", "The other tests that take minutes.",
-        (*PYTEST, "slow and not network", "tests", "headstart", *(f"--ignore=tests/{name}" for name in ("mutations", "serve"))),
+        (*PYTEST, "slow and not network", "tests", "headstart", *(f"--ignore=tests/{name}" for name in ("mutations", "serve", "jobs/test_kills.py"))),
         60,
     ),
     Check("network", "The tests that download: packs against scikit-learn, and the wheel in a clean environment.", (*PYTEST, "network"), 60),
