@@ -63,6 +63,10 @@ CHECKS = (
         (*PYTEST, "not network", "-n", "auto", "tests/serve"), 20,
     ),
     Check(
+        "load", "{N} s in each setting the server answers every request, and refuses those that are too many.",
+        (sys.executable, "-m", "tests.nightly.load", "--out", "{out}"), 10, "HEADSTART_LOAD_SECONDS", 20,
+    ),
+    Check(
         "slow", "The other tests that take minutes.",
         (*PYTEST, "slow and not network", "tests", "headstart", *(f"--ignore=tests/{name}" for name in ("mutations", "serve", "jobs/test_kills.py"))),
         60,
