@@ -52,6 +52,10 @@ CHECKS = (
         "mutations", "{N} damaged copies of each kind of file, given to every command that opens it, end in one sentence.",
         (*PYTEST, "slow", "-n", "auto", "tests/mutations"), 480, "HEADSTART_MUTATIONS_NIGHTLY", 5000,
     ),
+    Check(
+        "mutants", "{N} small faults in each of eleven central modules: the tests about the module fail.",
+        (sys.executable, "-m", "tests.nightly.mutants", "--out", "{out}"), 120, "HEADSTART_MUTANTS", 40,
+    ),
     lab("book-reviews", 90, packs=False),
     lab("small-gpt", 60, packs=True),
     lab("pretrained-gpt", 90, packs=True),
