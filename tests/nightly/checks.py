@@ -50,7 +50,7 @@ CHECKS = (
     ),
     Check(
         "mutations", "{N} damaged copies of each kind of file, given to every command that opens it, end in one sentence.",
-        (*PYTEST, "slow", "-n", "auto", "tests/mutations"), 480, "HEADSTART_MUTATIONS_NIGHTLY", 5000,
+        (*PYTEST, "", "-n", "auto", "tests/mutations"), 480, "HEADSTART_MUTATIONS_NIGHTLY", 5000,
     ),
     Check(
         "mutants", "{N} small faults in each of eleven central modules: the tests about the module fail.",
