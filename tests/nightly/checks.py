@@ -7,7 +7,6 @@ import sys
 from dataclasses import dataclass
 
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-m")
-HEADSTART = (sys.executable, "-m", "headstart")
 DATA = os.environ.get("HEADSTART_LAB_DATA")  # the folder that `make labs` knows as DATA
 
 
@@ -35,8 +34,8 @@ def lab(name: str, minutes: int, packs: bool) -> Check:
     )
     if DATA:
         how, data = ("--data", DATA), "on the data of the reference"
-    command = (*HEADSTART, "lab", name, *how, "--out", "{out}")
-    return Check(f"lab-{name}", f"The lab {name} runs to its verdict, {data}.", command, minutes)
+    command = (sys.executable, "-m", "tests.nightly.lab", name, "--out", "{out}", *how)
+    return Check(f"lab-{name}", f"The lab {name} measures all that it promises, {data}.", command, minutes)
 
 
 CHECKS = (
