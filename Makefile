@@ -20,6 +20,9 @@ demo: setup  ## pretrain, fine-tune and compare on public film reviews (about fi
 test: setup  ## the fast tests (about eight minutes)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
+nightly: setup  ## the checks that take hours (ONLY="slow browser": these; AGAIN=1: those that passed too), write docs/nightly.md
+	$(BIN)/python -m tests.nightly $(ONLY) $(if $(AGAIN),--again)
+
 browser:  ## install Chromium, which the tests of pages use (Debian, Ubuntu)
 	command -v chromium || (apt-get update -qq && apt-get install -y -qq chromium)
 
@@ -58,4 +61,4 @@ labs: setup  ## run the six labs (hours; DATA=DIR holds their data), write docs/
 clean:  ## remove what the targets above made
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis runs/demo runs/demo-quick
 
-.PHONY: help setup demo test browser test-all check format bench bench-check docs package labs clean
+.PHONY: help setup demo test nightly browser test-all check format bench bench-check docs package labs clean

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from types import MappingProxyType
 
+LONGEST = 4000  # characters of a message: it quotes names and values of files, which may have any length
+
 
 class UserError(Exception):
     """A fault that the user can fix. `code` names it for scripts: DATA_EMPTY, RUN_BUSY."""
@@ -28,6 +30,9 @@ class UserError(Exception):
         cls.exit_code, cls.code = exit_code, code
 
     def __init__(self, message: str, code: str | None = None) -> None:
+        if len(message) > LONGEST:  # where it is and what to do stand at the ends
+            left_out = f" [... {len(message) - LONGEST * 3 // 4:,} characters left out ...] "
+            message = message[: LONGEST // 2] + left_out + message[-LONGEST // 4 :]
         super().__init__(message)
         if code:
             self.code = code

@@ -52,7 +52,9 @@ class _Unpacked(RawIOBase):
         return True
 
     def readinto(self, buffer: object) -> int:
-        assert isinstance(buffer, memoryview)
+        assert isinstance(
+            buffer, (memoryview, bytearray)
+        )  # of BufferedReader, and of RawIOBase when all is read at once
         try:
             data = self.source.read(len(buffer))
         except (OSError, EOFError, zlib.error) as error:  # what gzip and pyarrow raise of damaged files

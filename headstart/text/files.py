@@ -164,14 +164,17 @@ class Reading:
         if encoding in ("utf-16", "utf-32"):  # given by a mark: without one, it is utf-16-le or the like
             self._marked[str(path)] = encoding
         strict = self.how.on_bad_bytes == "fail"
-        if not strict and (marks := self._marks(path, encoding, "replace")):  # which may also stand in the file itself
-            self._replaced[str(path)] = marks - self._marks(path, encoding, "ignore")
         raw = self.opened(path)
         try:
-            return TextIOWrapper(raw, encoding, "strict" if strict else "replace")
-        except LookupError:
+            file = TextIOWrapper(raw, encoding, "strict" if strict else "replace")
+            if not strict and (
+                marks := self._marks(path, encoding, "replace")
+            ):  # which may also stand in the file itself
+                self._replaced[str(path)] = marks - self._marks(path, encoding, "ignore")
+        except BaseException:
             raw.close()
             raise
+        return file
 
     def stripped(self, text: str, place: str) -> str:
         """`text` without its NUL characters, if they are to be left out."""
@@ -182,8 +185,10 @@ class Reading:
 
     def _marks(self, path: Path, encoding: str, errors: str) -> int:
         """How often U+FFFD stands in a file that is decoded so."""
-        with self.opened(path) as raw, TextIOWrapper(raw, encoding, errors) as file:
-            return sum(stretch.count("\ufffd") for stretch in iter(lambda: file.read(STRETCH), ""))
+        # Not by TextIOWrapper: where bytes are ignored, it asks for gigabytes to get a stretch of characters.
+        with self.opened(path) as raw:
+            stretches = codecs.iterdecode(iter(lambda: raw.read(STRETCH), b""), encoding, errors)
+            return sum(stretch.count("\ufffd") for stretch in stretches)
 
 
 PLAIN = Reading(ReadConfig())  # changes nothing; for callers that do not ask for notes

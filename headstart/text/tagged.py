@@ -128,6 +128,7 @@ def as_bioes(tags: Sequence[str]) -> list[str]:
 
 def _columns(path: Path, text_column: str | None, label_column: str | None, reading: Reading) -> Iterator[Sentence]:
     universal = path.suffix.lower() == ".conllu"
+    least = 4 if universal else 2
     width, words, tags = 0, Words(), Words()
     mark: str | None = None
     for number, line in enumerate(lines(read_text(path, reading)), start=1):
@@ -144,8 +145,13 @@ def _columns(path: Path, text_column: str | None, label_column: str | None, read
         if line.startswith("#") and not words and len(cells) != width and (universal or line[1:2] in ("", " ")):
             continue  # a comment
         width = width or len(cells)
-        if len(cells) != width or width < 2:
-            needed = f"the first line has {width}" if width > 1 else "a word and its tag are needed"
+        if len(cells) != width or width < least:
+            usual = (
+                "those of CoNLL-U are needed, with the tag in the fourth"
+                if universal
+                else "a word and its tag are needed"
+            )
+            needed = f"the first line has {width}" if width >= least else usual
             raise DataError(f"{where}: {counted(len(cells), 'column')} where {needed}. Is a blank line missing, or a tag?", "DATA_COLUMNS")  # fmt: skip
         if universal and not cells[0].isdigit():
             continue  # a range of words, or one that the text does not have

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from headstart.data import ReadConfig
 from headstart.errors import DataError
+from headstart.text import files
 from headstart.text.files import Reading, check_file, file_facts, lines, read_text
 from headstart.text.read import Example, cut, read_corpus, read_labelled, read_lines, squeezed, text_files
 
@@ -274,6 +276,24 @@ def test_every_replaced_byte_is_counted_and_a_replacement_character_of_the_file_
     assert read_text(path, reading).count("\ufffd") == bad + parts.count(b"\xef\xbf\xbd")
     assert reading.facts() == {"replaced": bad, "nuls_removed": 0}
     assert len(reading.notes()) == bool(bad)
+
+
+def test_counting_bytes_that_cannot_be_decoded_asks_for_no_more_memory_than_good_ones(tmp_path, monkeypatch):
+    asked = []
+
+    class Watched(BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            asked.append(size)
+            return super().read(size)
+
+        read1 = read
+
+    (tmp_path / "bad.txt").write_bytes(b"a" + b"\xff" * 100_000 + b"b" * 8)
+    monkeypatch.setattr(files, "_opened", lambda path: Watched(path.read_bytes()))
+    reading = how(on_bad_bytes="replace")
+    read_text(tmp_path / "bad.txt", reading)
+    assert reading.facts()["replaced"] == 100_000
+    assert max(asked) <= 8 * files.STRETCH
 
 
 @pytest.mark.parametrize(

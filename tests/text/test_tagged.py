@@ -122,6 +122,7 @@ def test_every_scheme_becomes_iob2_and_what_is_broken_is_counted(
     [
         ("a.conll", "Ada B-PER\nwrote\n", "line 2: 1 column where the first line has 2", "DATA_COLUMNS"),
         ("a.conll", "Ada\nwrote\n", "line 1: 1 column where a word and its tag are needed", "DATA_COLUMNS"),
+        ("a.conllu", "1\tAda\tX\n", "line 1: 3 columns where those of CoNLL-U are needed, with the tag in the fourth", "DATA_COLUMNS"),
         ("a.conll", "Ada\t\n", "line 1: a tag is blank", "DATA_LABEL"),
         ("a.conll", "-DOCSTART- O\n\n", "no sentences", "DATA_EMPTY"),
         ("a.jsonl", jsonl({"tokens": ["a", "b"], "tags": ["O"]}), "line 1: 2 words and 1 tag", "DATA_LABEL"),

@@ -241,6 +241,12 @@ def test_a_damaged_file_is_refused_in_one_sentence(suffix, damage, tmp_path):
         split_corpus(CorpusConfig(paths=(str(path),)))
 
 
+def test_packed_text_of_another_encoding_is_refused_with_the_line(tmp_path):
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress("So it goes.\nLà-bas.\n".encode("latin-1")))
+    with pytest.raises(DataError, match=r"a\.txt\.gz, line 2, byte 13: not valid utf-8 \(byte 0xE0\)\. It may be"):
+        split_corpus(CorpusConfig(paths=(str(tmp_path / "a.txt.gz"),)))
+
+
 def test_a_file_that_unpacks_to_far_too_much_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(compressed, "MANY_BYTES", 1 << 20)
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"so it goes\n" * 1_000_000))
