@@ -36,13 +36,15 @@ from benchmarks import (
     objectives,
     scaling,
     serving,
+    timing,
     translation,
     verdict,
 )
-from benchmarks.timing import compare, gemm_peak
+from benchmarks.timing import compare, gemm_peak, ways_to_multiply
 from headstart.cli import app
 from headstart.config import TokenizerConfig
 from headstart.labelling.features import Features
+from headstart.models import products
 from headstart.text.read import Example
 from headstart.text.tokenizer import Tokenizer
 
@@ -121,6 +123,16 @@ def test_memory_and_time_are_of_what_is_measured() -> None:
     assert float(found.stdout) > 0.9 * 128  # in a process of its own: the peak of this one may be that of another test
     assert compare(lambda: None, lambda: torch.ones(1 << 20).sum(), samples=3).ratio > 1
     assert gemm_peak() > 0
+
+
+def test_no_product_that_models_use_is_above_the_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (products.product in ways_to_multiply()) == products.prefers_onednn()
+    monkeypatch.setattr(timing, "ways_to_multiply", lambda: [torch.mm])
+    by_torch = gemm_peak()
+    instant = [torch.mm, lambda a, b: a]
+    for ways in (instant, instant[::-1]):  # the fastest counts, in any order
+        monkeypatch.setattr(timing, "ways_to_multiply", lambda ways=ways: ways)
+        assert gemm_peak() > 10 * by_torch
 
 
 def test_minilm_is_trained_and_used_by_all(bert: Path) -> None:

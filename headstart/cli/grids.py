@@ -65,7 +65,7 @@ def engine(given: Given, out: Path, expected: Mapping[str, float] | None = None)
         return
     from headstart.study.on_ray import RayCells, address_in, cluster
 
-    if given["--jobs"] > 1:
+    if (given["--jobs"] or 1) > 1:
         raise UserError("--on ray runs as many cells at once as the cluster has CPUs for: leave out --jobs.")
     with cluster(address_in(asked)):
         yield lambda planned: RayCells(out, planned, Bar(given["--quiet"]), expected)

@@ -68,11 +68,12 @@ def compare(given: Given) -> None:
 
 def run_study(config: StudyConfig, out: Path, given: Given, other: str | None = None) -> None:
     """Run a study, or estimate it, and show it; one that takes long only if that is agreed to."""
+    from headstart.study.at_once import runs_at_once
     from headstart.study.classify import with_usual_arms
     from headstart.study.which import with_best_base
 
     must_run(given)
-    jobs, dry_run = given["--jobs"], given["--dry-run"]
+    dry_run = given["--dry-run"]
     config = with_best_base(config, out, Bar(given["--quiet"]))
     config = with_usual_arms(config, Bar(given["--quiet"]))
     if given.values.get("--prepare"):
@@ -81,6 +82,9 @@ def run_study(config: StudyConfig, out: Path, given: Given, other: str | None = 
         prepare_study(config, out, Bar(given["--quiet"]))
         show_prepared(out, given)
         return
+    jobs = given["--jobs"] or (1 if given.values.get("--on") else runs_at_once(config))
+    if jobs > 1 and not given["--jobs"] and not dry_run:
+        Bar(given["--quiet"]).note(f"{jobs} runs at once, as the base is small. --jobs 1 runs one with all threads.")
     expected: dict[str, float] | None = None
     if dry_run or not (given["--yes"] or (out / "study.json").exists()):
         from headstart.study.estimate import study_estimate

@@ -9,10 +9,10 @@ import math
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headstart.models.base import Cache
+from headstart.models.dropout import Dropout, attention
 from headstart.models.gelu import TanhGELU
 from headstart.models.products import Linear
 from headstart.shapes import TransformerConfig
@@ -56,7 +56,7 @@ class Attention(nn.Module):
             y = weights @ v  # (B, H, T, K)
         else:
             drop = self.dropout if self.training else 0.0
-            y = F.scaled_dot_product_attention(q, k, v, attention_mask.allowed, drop, is_causal=attention_mask.causal)
+            y = attention(q, k, v, attention_mask.allowed, drop, attention_mask.causal)
         return self.out(y.transpose(1, 2).flatten(2)), weights  # (B, T, D)
 
 
@@ -70,10 +70,10 @@ class Block(nn.Module):
         self.attention_norm = nn.LayerNorm(cfg.width, eps=cfg.norm_eps)
         self.up = Linear(cfg.width, cfg.ff)
         self.activation = activation(cfg.activation)
-        self.inner_drop = nn.Dropout(cfg.ff_dropout)
+        self.inner_drop = Dropout(cfg.ff_dropout)
         self.down = Linear(cfg.ff, cfg.width)
         self.ff_norm = nn.LayerNorm(cfg.width, eps=cfg.norm_eps)
-        self.drop = nn.Dropout(cfg.dropout)
+        self.drop = Dropout(cfg.dropout)
 
     def forward(
         self, x: Tensor, attention_mask: AttentionMask, cache: Cache | None = None, layer: int = 0, look: bool = False

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headstart.models.base import Base
+from headstart.models.dropout import Dropout
 from headstart.models.heads import Pooling
 from headstart.models.products import Linear
 from headstart.models.vision import Encoder
@@ -64,12 +65,12 @@ class Projection(nn.Module):
     def __init__(self, width: int, cfg: SpaceConfig) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width, elementwise_affine=False)
-        self.drop = nn.Dropout(cfg.dropout)
+        self.drop = Dropout(cfg.dropout)
         if cfg.projection == "linear":
             self.layers: nn.Module = Linear(width, cfg.width)
         else:
             self.layers = nn.Sequential(
-                Linear(width, cfg.hidden), nn.GELU(), nn.Dropout(cfg.dropout), Linear(cfg.hidden, cfg.width)
+                Linear(width, cfg.hidden), nn.GELU(), Dropout(cfg.dropout), Linear(cfg.hidden, cfg.width)
             )
 
     def forward(self, vectors: Tensor) -> Tensor:

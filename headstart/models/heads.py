@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from headstart.models.base import Base, States
 from headstart.models.block import activation
+from headstart.models.dropout import Dropout
 from headstart.models.loss import chunked_cross_entropy
 from headstart.shapes import IGNORE, ModelConfig
 from headstart.task import Task
@@ -117,7 +118,7 @@ class ClassHead(Head):
         self.pool, self.transform = pool, transform
         if transform is not None:
             self.pool = lambda hidden, mask: transform(pool(hidden, mask))
-        self.drop = nn.Dropout(dropout)
+        self.drop = Dropout(dropout)
         self.linear = nn.Linear(width, classes, bias)
         self.register_buffer("weights", torch.ones(classes), persistent=False)  # of the classes, in the loss
         nn.init.normal_(self.linear.weight, std=0.02)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from headstart.errors import ModelError, UserError, did_you_mean
 from headstart.models.base import Base, Cache, States
+from headstart.models.dropout import use_fast_dropout
 from headstart.models.products import use_fast_products
 from headstart.schema import parse
 from headstart.shapes import HuggingFaceConfig
@@ -130,6 +131,7 @@ class HuggingFaceBase(Base):
         config._attn_implementation = self._attention = "sdpa" if kind.fused else "eager"
         self.inner = getattr(transformers(), f"{kind.classes}Model")(config, **(kind.options or {}))
         use_fast_products(self.inner)
+        use_fast_dropout(self.inner)
         self._blocks, self._norm = kind.blocks, kind.norm
         self._first = kind.first_position(config)
         if kind.relative_bias:  # it stands before the blocks, as in the computation: freezing goes by this order

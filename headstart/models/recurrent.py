@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from headstart.models.dropout import Dropout
 from headstart.models.products import Linear
 from headstart.models.seq2seq import Maps, Seq2Seq, State
 from headstart.shapes import Seq2SeqConfig
@@ -59,7 +60,7 @@ class WrittenGRU(nn.Module):
     def __init__(self, width: int, layers: int, dropout: float, reset_before: bool) -> None:
         super().__init__()
         self.cells = nn.ModuleList(GRUCell(width, width, reset_before) for _ in range(layers))
-        self.drop = nn.Dropout(dropout)
+        self.drop = Dropout(dropout)
 
     def forward(self, x: Tensor, h: Tensor | None, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """All states of the last layer (B, T, D) and the last of every layer (L, B, D); padding changes no state."""
@@ -109,7 +110,7 @@ class Recurrent(Seq2Seq):
         self.decoder = _layers(cfg)
         self.attention = AdditiveAttention(cfg.hidden) if cfg.additive else None
         self.join = Linear(2 * cfg.hidden, cfg.hidden) if cfg.additive else None
-        self.drop = nn.Dropout(cfg.dropout)
+        self.drop = Dropout(cfg.dropout)
         self.head = Linear(cfg.hidden, cfg.target_vocab)
 
     def encode(self, ids: Tensor, mask: Tensor, look: Maps | None = None) -> State:

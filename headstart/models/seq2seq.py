@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from headstart.models.base import Cache
 from headstart.models.block import AttentionMask, Block
+from headstart.models.dropout import Dropout, attention
 from headstart.models.loss import chunked_cross_entropy
 from headstart.models.products import Linear
 from headstart.models.transformer import Transformer, sinusoids
@@ -91,7 +92,7 @@ class CrossAttention(nn.Module):
             weights = scores.masked_fill(~allowed, -math.inf).softmax(-1)
             y = weights @ v
         else:
-            y = F.scaled_dot_product_attention(q, k, v, allowed, self.dropout if self.training else 0.0)
+            y = attention(q, k, v, allowed, self.dropout if self.training else 0.0)
         return self.out(y.transpose(1, 2).flatten(2)), weights  # (B, T, D)
 
 
@@ -144,7 +145,7 @@ class TransformerSeq2Seq(Seq2Seq):
         self.target = nn.Embedding(cfg.target_vocab, cfg.hidden)
         positions = sinusoids(cfg.context, cfg.hidden) if cfg.positions else torch.zeros(cfg.context, cfg.hidden)
         self.register_buffer("positions", positions, persistent=False)  # not weights, and in no file
-        self.drop = nn.Dropout(cfg.dropout)
+        self.drop = Dropout(cfg.dropout)
         self.layers = nn.ModuleList(DecoderBlock(shape) for _ in range(cfg.layers))
         self.norm = nn.LayerNorm(cfg.hidden)
         self.head = Linear(cfg.hidden, cfg.target_vocab)

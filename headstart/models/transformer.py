@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from headstart.models.base import Base, Cache, States
 from headstart.models.block import AttentionMask, Block, causal_mask
+from headstart.models.dropout import Dropout
 from headstart.models.next_token import NextToken
 from headstart.models.products import MANY
 from headstart.models.unpadded import read_unpadded
@@ -32,7 +33,7 @@ class Transformer(Base):
         fixed = sinusoids(cfg.context, cfg.width) if self.sinusoidal else torch.empty(0)
         self.register_buffer("sinusoidal_positions", fixed, persistent=False)  # not weights, and in no file
         self.embedding_norm = nn.LayerNorm(cfg.width, eps=cfg.norm_eps) if cfg.embedding_norm else nn.Identity()
-        self.drop = nn.Dropout(cfg.dropout)
+        self.drop = Dropout(cfg.dropout)
         self.layers = nn.ModuleList(Block(cfg) for _ in range(cfg.layers))
         self.norm = nn.LayerNorm(cfg.width, eps=cfg.norm_eps) if cfg.norm == "pre" else nn.Identity()
         self.heads = cfg.heads

@@ -84,12 +84,14 @@ class Cells:
         self.total, self.done, self.began, self.spent = len(self.weights), 0, time.monotonic(), 0.0
 
     def __enter__(self) -> Self:
+        self.workers = Workers(self.out, self.jobs)
         self.watch.start("runs", self.total)
         self.report()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.watch.stop()
+        self.workers.close()
 
     def run(self, wanted: Sequence[Planned]) -> None:
         """Run those of `wanted` that are not finished."""
@@ -112,7 +114,7 @@ class Cells:
 
     def _outcomes(self, missing: Sequence[Planned]) -> Iterator[Outcome]:
         if self.jobs > 1:
-            yield from _in_processes(missing, self.out, self.jobs)
+            yield from self.workers.run(missing)
             return
         for cell in missing:
             yield run_cell(cell, self.out, watch=WithinCell(self, cell.name))
@@ -134,34 +136,47 @@ class WithinCell(Watch):
         self.cells.report(f"{self.name}, step {done} of {self.steps}, loss {loss:.3f}")
 
 
-def _in_processes(cells: Sequence[Planned], out: Path, jobs: int) -> Iterator[Outcome]:
-    """How cells end that run several at once; one whose process is killed gets a second try, the others go on."""
-    context, rest = multiprocessing.get_context("spawn"), list(cells)
-    threads, verify = max(1, (os.cpu_count() or 1) // jobs), verifying()
-    waiting: dict[Future[Outcome], tuple[Planned, ProcessPoolExecutor, bool]] = {}
-    with ExitStack() as pools:
+class Workers:
+    """Processes that run cells, each kept for the next; one that is killed takes no other with it."""
 
-        def start(cell: Planned, pool: ProcessPoolExecutor | None = None, again: bool = False) -> None:
-            """In `pool`, or in a new one: each has one worker, so that one that is killed takes no other with it."""
-            pool = pool or pools.enter_context(ProcessPoolExecutor(1, context, end_with_parent))
+    def __init__(self, out: Path, jobs: int) -> None:
+        self.out, self.jobs, self.context = out, jobs, multiprocessing.get_context("spawn")
+        self.pools, self.idle = ExitStack(), list[ProcessPoolExecutor]()  # of one worker each
+        self.threads = max(1, (os.cpu_count() or 1) // jobs)
+
+    def close(self) -> None:
+        self.pools.close()
+
+    def run(self, cells: Sequence[Planned]) -> Iterator[Outcome]:
+        """How cells end that run several at once; one whose process is killed gets a second try, the others go on."""
+        rest, verify = list(cells), verifying()
+        waiting: dict[Future[Outcome], tuple[Planned, ProcessPoolExecutor, bool]] = {}
+
+        def start(cell: Planned, again: bool = False) -> None:
+            pool = self.idle.pop() if self.idle else self._worker()
             try:
-                waiting[pool.submit(run_cell, cell, out, threads, verify)] = cell, pool, again
+                waiting[pool.submit(run_cell, cell, self.out, self.threads, verify)] = cell, pool, again
             except BrokenProcessPool:  # killed between two cells
-                start(cell, again=again)
+                start(cell, again)
 
-        for _ in range(min(jobs, len(rest))):
+        for _ in range(min(self.jobs, len(rest))):
             start(rest.pop(0))
         while waiting:
             done, _ = wait(waiting, return_when=FIRST_COMPLETED)
             for future in done:
                 cell, pool, again = waiting.pop(future)
                 broken = isinstance(future.exception(), BrokenProcessPool)
-                if broken and not again:  # what it had saved is not done twice
+                if not broken:
+                    self.idle.append(pool)
+                elif not again:  # what it had saved is not done twice
                     start(cell, again=True)
                     continue
                 yield Outcome(cell.name, KILLED, "its process was killed, twice") if broken else future.result()
                 if rest:
-                    start(rest.pop(0), None if broken else pool)
+                    start(rest.pop(0))
+
+    def _worker(self) -> ProcessPoolExecutor:
+        return self.pools.enter_context(ProcessPoolExecutor(1, self.context, end_with_parent))
 
 
 def run_cell(cell: Planned, out: Path, threads: int = 0, verify: bool = True, watch: Watch | None = None) -> Outcome:

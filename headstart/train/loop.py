@@ -24,6 +24,7 @@ from headstart.runs.run import Run
 from headstart.runs.watch import Watch
 from headstart.text.batch import AnyBatch, B, Batches, Dealt
 from headstart.train.events import Events
+from headstart.train.freed_memory import keep_freed_memory
 from headstart.train.health import Health
 from headstart.train.larger import half, layers_as_asked, must_be_possible
 from headstart.train.memory import memory_errors
@@ -51,6 +52,7 @@ class Task(Protocol[M_contra, B_contra]):
 
 def prepare_device(cfg: TrainConfig, place: Place = ALONE) -> int:
     """Threads as asked, and how many they are; a clear word when the device is not there."""
+    keep_freed_memory()
     if threads := threads_of(cfg, place):
         torch.set_num_threads(threads)
     try:
