@@ -186,5 +186,12 @@ def _tell(line: str) -> None:
     sys.stdout.flush()
 
 
+def watch_signals() -> None:
+    """End as after Ctrl-C: a check has a session of its own, and must not outlive the night."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
+
+
 if __name__ == "__main__":
+    watch_signals()
     sys.exit(main())

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -90,6 +93,28 @@ def test_a_check_that_was_cut_off_finds_what_it_had_made(tmp_path: Path) -> None
     assert [path.name for path in made.iterdir()] == ["0"]
     assert night.run(check, tmp_path, "other")["outcome"] == "passed"
     assert len([*made.iterdir()]) == len([*(tmp_path / "made" / "other" / "lab").iterdir()]) == 1
+
+
+def test_a_night_that_is_stopped_takes_its_check_along_and_keeps_no_outcome(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    wait = f"import os, pathlib, time; pathlib.Path(r'{begun}').write_text(str(os.getpid())); time.sleep(60)"
+    code = (
+        "import pathlib, sys, tests.nightly.checks as table\n"
+        f"table.CHECKS = (table.Check('wait', 'It waits.', (sys.executable, '-c', {wait!r}), 1),)\n"
+        "import tests.nightly.__main__ as night\n"
+        f"night.main.__defaults__ = (None, table.CHECKS, pathlib.Path(r'{tmp_path}'), pathlib.Path(r'{tmp_path / 'page.md'}'))\n"
+        "night.watch_signals()\nsys.argv = ['night']\nsys.exit(night.main())"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=night.ROOT, stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while not (begun.exists() and begun.read_text()) and time.monotonic() < until:
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait(30) == 143
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(begun.read_text()), 0)
+    assert not (tmp_path / "wait.json").exists()
+    assert "| wait | It waits. | not run yet |" in (tmp_path / "page.md").read_text("utf-8")
 
 
 def test_a_misspelled_check_is_refused_with_the_names(checks: tuple[Check, ...], tmp_path: Path, capsys) -> None:
