@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 import transformers
 
-from benchmarks import buckets, frozen, generation, images, language, looking, translation
+from benchmarks import buckets, frozen, generation, images, language, looking, minilm, translation
 from benchmarks.timing import timed
 
 
@@ -40,8 +40,9 @@ def main() -> None:
         "|---|---|---|---|---|---|",
         *language.rows(args.samples, args.nanogpt),
         language.memory_row(),
-        generation.row(args.samples),
+        *generation.rows(args.samples),
         buckets.row(max(3, args.samples // 2)),
+        *minilm.rows(max(3, args.samples // 2)),
         *frozen.rows(max(3, args.samples // 2)),
         *translation.rows(args.samples),
         "",

@@ -12,8 +12,13 @@ PROMPT, NEW = 8, 100
 TEXTS = 3  # in one sample: a single one takes a tenth of a second, and the machine stumbles as often
 
 
-def row(samples: int) -> str:
-    model, cfg, _ = build({**SHAPES["gpt, large vocabulary"], "context": 128})
+def rows(samples: int) -> list[str]:
+    """A small model, and a medium one."""
+    return [row(samples, shape) for shape in ("gpt, large vocabulary", "gpt, wider")]
+
+
+def row(samples: int, shape: str) -> str:
+    model, cfg, _ = build({**SHAPES[shape], "context": 128})
     theirs, _ = peer(model, cfg)
     model.eval(), theirs.eval()
     prompt = torch.randint(cfg.vocab, (1, PROMPT))
@@ -29,4 +34,5 @@ def row(samples: int) -> str:
 
     assert ours() == transformers(), "the two do not write the same text"
     c = compare(lambda: [ours() for _ in range(TEXTS)], lambda: [transformers() for _ in range(TEXTS)], samples)
-    return f"| greedy generation, 3 layers, width 48, vocabulary 50,257 | transformers.generate | {TEXTS * NEW / c.ours:,.0f} | {TEXTS * NEW / c.theirs:,.0f} | {c.cell()} | |"
+    size = f"{cfg.layers} layers, width {cfg.width}, vocabulary {cfg.vocab:,}"
+    return f"| greedy generation, {size} | transformers.generate | {TEXTS * NEW / c.ours:,.0f} | {TEXTS * NEW / c.theirs:,.0f} | {c.cell()} | |"

@@ -93,7 +93,7 @@ def test_every_file_has_a_test_here() -> None:
     "rows",
     [
         lambda: language.rows(1, None),
-        lambda: [generation.row(1)],
+        lambda: generation.rows(1),
         lambda: [buckets.row(1)],
         lambda: frozen._rows("nano", 1),
         lambda: translation.rows(1),
@@ -143,6 +143,22 @@ def test_minilm_is_trained_and_used_by_all(bert: Path) -> None:
         "Trainer, grouped by length",
     ]
     assert len(minilm.using(saved, [row.text for row in rows])) == 3
+
+
+def test_minilm_has_a_row_where_its_packs_are_at_hand(
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(minilm, "pack_folder", lambda name: tmp_path / name)
+    assert minilm.rows(1) == []
+    for name in ("minilm", "movie-reviews"):
+        (tmp_path / name).mkdir()
+    rows = [Example(f"I hold a {animal} .", str(i % 2)) for i, animal in enumerate(("dog", "cat", "bird", "dog"))]
+    tiny = minilm.classifier(str(bert), 16)
+    monkeypatch.setattr(minilm, "classifier", lambda *_: tiny)
+    monkeypatch.setattr(minilm, "reviews", lambda _: rows)
+    (row,) = minilm.rows(1)
+    assert "| Trainer, grouped by length |" in row
+    assert (row.count("|"), "** (" in row) == (7, True)
 
 
 def test_an_objective_has_its_operations_counted(sentences: Path) -> None:

@@ -65,8 +65,8 @@ def generate(
         with torch.inference_mode():
             logits = step(added)  # (1, V)
             probabilities = logits.softmax(-1)
-            allowed = logits.index_fill(1, suppressed, -torch.inf)
-            added = allowed.argmax(-1, keepdim=True) if how.temperature < COLDEST else _sample(allowed, how, random)
+            allowed = logits.index_fill(1, suppressed, -torch.inf) if len(suppressed) else logits
+            added = _likeliest(allowed) if how.temperature < COLDEST else _sample(allowed, how, random)
             probability = probabilities.gather(1, added)
             best = probabilities[0].topk(min(top, probabilities.size(1))) if top else None
         ranked = list(zip(best.indices.tolist(), best.values.tolist(), strict=True)) if best else []
@@ -172,6 +172,13 @@ class LanguageStep:
         self.seen = [torch.cat(self.seen, dim=1)[rows]]
         if self.cache is not None:
             self.cache = Cache([held[:, rows] for held in self.cache.layers], self.cache.length)
+
+
+def _likeliest(logits: Tensor) -> Tensor:
+    """The first of the most probable tokens, (1, 1), of the (1, V) logits."""
+    if logits.device.type != "cpu" or logits.dtype != torch.float32:
+        return logits.argmax(-1, keepdim=True)
+    return torch.tensor([[int(logits.numpy().argmax())]])  # numpy takes a fifth of the time
 
 
 def _sample(logits: Tensor, how: Sampling, random: torch.Generator) -> Tensor:

@@ -183,3 +183,10 @@ def test_the_scores_of_generation_are_the_logits_of_the_head(preset: str) -> Non
     for rows in (1, 3):
         hidden = torch.randn(rows, cfg.width)
         assert_close(head.scorer()(hidden), head.logits(hidden), atol=1e-6, rtol=1e-5)
+
+
+def test_the_first_of_equally_probable_tokens_is_written() -> None:
+    logits = torch.tensor([[0.0, 3.0, 1.0, 3.0]])
+    assert next(generate(lambda ids: logits, PROMPT, 1, None, Sampling())).id == 1
+    assert next(generate(lambda ids: logits, PROMPT, 1, None, Sampling(), never=(1,))).id == 3
+    assert next(generate(lambda ids: logits.bfloat16(), PROMPT, 1, None, Sampling(), never=(1,))).id == 3
