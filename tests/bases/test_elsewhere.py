@@ -58,7 +58,7 @@ def test_every_scope_learns_and_tells_what_moved(base: Path, reviews: Path, tmp_
     if scope == "lora":
         pytest.importorskip("peft")
     result = finetune(
-        config(base, reviews, scope=scope, pool="mean", epochs=8, fit_head=False, train={"eval_every": 28}),
+        config(base, reviews, scope=scope, pool="mean", epochs=8, fit_head=False, train={"eval_every": 28, "lr": 3e-3}),
         tmp_path / "run",
     )
     run = Run.open(tmp_path / "run")

@@ -165,7 +165,7 @@ def test_a_study_compares_taggers_with_a_conditional_random_field(names: Path, t
         invoked("pretrain", tmp_path / "corpus.txt", "--objective", objective, *pretrain, "--out", tmp_path / objective)
     few = [
         "--set",
-        "finetune.epochs=2",
+        "finetune.epochs=1",
         "--set",
         "least_steps=5",
         "--set",
