@@ -33,7 +33,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     shape = {"layers": 2, "heads": 2, "width": 16, "ff": 32, "context": 32}
     pretrain(parse(PretrainConfig, {**common, "model": shape}), folder / "lm")
     pretrain(parse(PretrainConfig, {**common, "model": shape, "objective": "masked"}), folder / "mlm")
-    for name, scope, epochs in (("full", "full", 12), ("frozen", "head", 3)):
+    for name, scope, epochs in (("full", "full", 16), ("frozen", "head", 3)):
         given = {
             "base": str(folder / "lm"),
             "data": {"train": str(table)},
