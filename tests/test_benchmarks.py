@@ -36,6 +36,7 @@ from benchmarks import (
     objectives,
     scaling,
     serving,
+    tasks,
     timing,
     translation,
     verdict,
@@ -201,6 +202,7 @@ COMMANDS = {
         f"few_labels, {base}": few_labels.comparison(few_labels.DATA[0], base, HERE, [8], 2, 1)
         for base in few_labels.ARMS
     },
+    **{f"tasks, {task}": tasks.comparison(task, HERE, "minilm", 5, 2) for task in tasks.TASKS},
 }
 
 
@@ -211,6 +213,24 @@ def test_a_command_that_a_benchmark_starts_is_one_that_the_command_line_accepts(
         group, words = group.commands[words[0]], words[1:]
     with group.make_context(name, list(words)) as context:
         assert context.params
+
+
+def test_the_table_of_a_task_has_a_row_for_each_arm(tmp_path: Path) -> None:
+    arm = {"kind": "full", "mean": 0.5, "interval": [0.4, 0.6], "sd": 0.01, "cost": {"seconds": 2.0}}
+    never = {"kind": "constant", "mean": 0.0, "interval": None, "sd": None, "cost": {"seconds": None}}
+    study = tmp_path / "number" / "study"
+    study.mkdir(parents=True)
+    (study / "results.json").write_text(json.dumps({"score": "r2", "arms": [never, arm], "verdict": "Yes."}))
+    assert tasks.table(study)[2:4] == ["| constant | 0.000 |  |  |", "| full | 0.500 (0.400 to 0.600) | 0.010 | 2.000 |"]  # fmt: skip
+
+
+def test_words_of_an_address_that_are_tagged_alike_are_one_entity(monkeypatch: pytest.MonkeyPatch) -> None:
+    address = "<A><Street>Martin Luther</Street> <Street>King</Street> <Zip>60603</Zip></A>"
+    others = "".join(f"<A><Zip>{i}</Zip></A>" for i in range(400))
+    monkeypatch.setattr(tasks, "source", lambda *_: f"<All>{address}{others}</All>".encode())
+    train, test = tasks.tags()
+    found = next(row[0] for row in [*train, *test] if "Martin" in row[0])
+    assert found.split("\n") == ["Martin\tB-Street", "Luther\tI-Street", "King\tI-Street", "60603\tB-Zip"]
 
 
 def test_few_labels_are_drawn_from_rows_that_no_test_row_is_among(tmp_path: Path) -> None:

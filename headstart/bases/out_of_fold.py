@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from headstart.bases.label_errors import LEAST, Ints
 from headstart.bases.linear_probe import must_be_finite
-from headstart.bases.regression import Regression, Standard, linear_model
+from headstart.bases.regression import Regression, Standard, linear_model, one_thread
 from headstart.bases.routes import NONE, BaseFeatures
 from headstart.bases.verbalizer import prompted_probe
 from headstart.shapes import Pool
@@ -120,5 +120,6 @@ def prompted_model(features: BaseFeatures, labels: Ints) -> Fit:
 
 def _outputs(known: Any, truth: Encoded, unknown: Any, c: float, target: Target) -> Outputs:
     """For some rows, (rows, K); of a class that no known row has, the probability 0."""
-    model = linear_model(target.task, c, len(target.names), most_steps=300).fit(known, truth)
+    with one_thread():
+        model = linear_model(target.task, c, len(target.names), most_steps=300).fit(known, truth)
     return Regression(c, model, np.zeros(0)).outputs(unknown, target)

@@ -21,7 +21,9 @@ from headstart.bases.regression import (
     fit_regression,
     held_out_likelihood,
     linear_model,
+    one_thread,
 )
+from headstart.bases.span import in_span
 from headstart.errors import ConfigError
 from headstart.hub.packs import get_pack
 from headstart.imported import imported
@@ -54,9 +56,9 @@ def majority(data: Labelled) -> Baseline:
 def tfidf(data: Labelled) -> Baseline:
     """Logistic regression on words, pairs of words and character n-grams."""
     began = time.perf_counter()
-    found, rows = fit_tfidf(data)
+    found, rows, size = fit_tfidf(data)
     target, outputs = decided(data, found, rows)
-    return Baseline("tfidf", target, outputs, time.perf_counter() - began, found.c, int(found.model.coef_.size))
+    return Baseline("tfidf", target, outputs, time.perf_counter() - began, found.c, size)
 
 
 def static(data: Labelled, vectors: str) -> Baseline:
@@ -119,10 +121,17 @@ def tfidf_rows(data: Labelled) -> dict[str, csr_matrix]:
     return {name: vectorizer.transform([e.text for e in rows]) for name, rows in data.parts().items() if rows}
 
 
-def fit_tfidf(data: Labelled) -> tuple[Regression, dict[str, Any]]:
-    """The regression, and the rows of each part as it takes them."""
-    rows = tfidf_rows(data)
-    return fit_parts(data, rows), rows
+def fit_tfidf(data: Labelled) -> tuple[Regression, Mapping[str, Any], int]:
+    """The regression, the rows of each part as it takes them, and the number of its weights, one per n-gram and output."""
+    ngrams = tfidf_rows(data)
+    rows = in_span(ngrams)
+    found = fit_parts(data, rows)
+    return found, rows, weights_on(found, rows) * ngrams["train"].shape[1]
+
+
+def weights_on(found: Regression, rows: Mapping[str, Any]) -> int:
+    """How many weights a feature has: one per output."""
+    return int(found.model.coef_.size // rows["train"].shape[1])
 
 
 def fit_parts(
@@ -142,7 +151,10 @@ def fit_parts(
 
 def likelihood(data: Labelled, rows: Mapping[str, Any], c: float, importance: Mapping[int, float]) -> Hits:
     """The log-probability of the label of each held-out row, by such a regression."""
-    return held_out_likelihood(linear_model(data.target.task, c, len(data.labels), importance), *_labelled(data, rows))
+    with one_thread():
+        return held_out_likelihood(
+            linear_model(data.target.task, c, len(data.labels), importance), *_labelled(data, rows)
+        )
 
 
 def _labelled(data: Labelled, rows: Mapping[str, Any]) -> tuple[Rows, Rows | None]:

@@ -22,15 +22,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.sparse import hstack
+from scipy.sparse import hstack, issparse
 from scipy.special import logsumexp
 
 from headstart.bases.regression import Regression, Standard
+from headstart.bases.span import in_span
 from headstart.config import FinetuneConfig
 from headstart.errors import ModelError
 from headstart.study.arms import ARMS
 from headstart.study.baseline import Baseline
-from headstart.study.baselines import CS, USUAL_C, decided, fit_parts, fit_tfidf, likelihood, tfidf_rows
+from headstart.study.baselines import CS, USUAL_C, decided, fit_parts, fit_tfidf, likelihood, tfidf_rows, weights_on
 from headstart.study.plan import Cell, StudyConfig, finetuning
 from headstart.study.taken import read_predictions
 from headstart.text.read import Example
@@ -57,8 +58,10 @@ def hybrid(cfg: StudyConfig, cell: Cell, data: Labelled, out: Path) -> Baseline:
     assert isinstance(job.model.head, ClassHead), "a classifier has one"
     states = {name: job.text.features([e.text for e in rows]).numpy() for name, rows in data.parts().items() if rows}
     importance = dict(enumerate(job.model.head.weights.tolist()))
-    share, found, rows = fit_hybrid(data, tfidf_rows(data), states, importance)
-    seconds, size = time.perf_counter() - began, int(found.model.coef_.size)
+    ngrams = tfidf_rows(data)
+    share, found, rows = fit_hybrid(data, in_span(ngrams), states, importance)
+    size = weights_on(found, rows) * (ngrams["train"].shape[1] + states["train"].shape[1])
+    seconds = time.perf_counter() - began
     chosen = {"share": share, "pool": job.cfg.pool}
     return Baseline("hybrid", *decided(data, found, rows), seconds, found.c, size, chosen)
 
@@ -81,7 +84,7 @@ def fit_hybrid(
 
     def joined(share: float) -> dict[str, Any]:
         return {
-            name: hstack([np.sqrt(1 - share) * part, np.sqrt(share) * standard.unit(states[name])], "csr")
+            name: beside(np.sqrt(1 - share) * part, np.sqrt(share) * standard.unit(states[name]))
             for name, part in words.items()
         }
 
@@ -95,13 +98,18 @@ def fit_hybrid(
     return share, fit_parts(data, rows, (), c, importance), rows
 
 
+def beside(words: Any, states: Any) -> Any:
+    """Both kinds of features of each row; sparse where those of the words are."""
+    return hstack([words, states], "csr") if issparse(words) else np.hstack([words, states])
+
+
 def stack(cfg: StudyConfig, cell: Cell, data: Labelled, out: Path) -> Baseline:
     """The scores of the fine-tuned model of the same base, labels and seed, and those of TF-IDF, in a log-linear pool."""
     began = time.perf_counter()
     path = out / "cells" / scored(cell).name
     if not (path / "result.json").exists():
         raise ModelError(f"stack takes the scores of {path.name}, which is not finished.", "RUN_UNFINISHED")
-    found, rows = fit_tfidf(data)
+    found, rows, _ = fit_tfidf(data)
 
     def scores(part: str, examples: Sequence[Example], file: str) -> Scores:
         _, tuned = read_predictions(path, data.target, len(examples), file)

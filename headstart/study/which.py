@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
+from headstart.bases.span import in_span
 from headstart.data import LabelledConfig
 from headstart.errors import ConfigError, DataError
 from headstart.hub.packs import get_pack, pack_folder
@@ -272,12 +272,12 @@ class WordRows:
     """The TF-IDF vectors of each fold, made once for all that use them."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[bytes, int], dict[str, csr_matrix]] = {}
+        self._made: dict[tuple[bytes, int], Mapping[str, Any]] = {}
 
-    def __call__(self, fold: Fold) -> dict[str, csr_matrix]:
+    def __call__(self, fold: Fold) -> Mapping[str, Any]:
         key = fold.train.tobytes(), len(fold.rows)
         if key not in self._made:
-            self._made[key] = tfidf_rows(fold.data)
+            self._made[key] = in_span(tfidf_rows(fold.data))
         return self._made[key]
 
 
