@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
-from headstart.bases.pretrained import MODELS
+from headstart.bases.pretrained import MODELS, open_base
 from headstart.config import PretrainConfig
 from headstart.errors import ConfigError
 from headstart.hub.pack_contents import PACKS
@@ -57,6 +58,12 @@ def missing_packs() -> dict[str, str]:
     names = dict.fromkeys([*MODELS, *MEGABYTES])
     sizes = {name: f"{MEGABYTES[name]:g} MB" if name in MEGABYTES else PACKS[name].about for name in names}
     return {name: size for name, size in sizes.items() if not pack_folder(name).exists()}
+
+
+@cache
+def has_language_head(base: str) -> bool:
+    """Whether a pretrained base has an output over the vocabulary, which can be asked for label words."""
+    return not is_distilled(base) and not open_base(base).fresh
 
 
 def is_distilled(base: str) -> bool:

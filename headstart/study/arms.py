@@ -38,6 +38,7 @@ class ArmKind:
     linear: bool = False  # the baseline that a transformer is measured by
     joined: bool = False  # a base and TF-IDF
     one_side: bool = False  # it sees one text of a pair
+    asks: bool = False  # it asks a language head for label words, so it is for bases that have one
     partner: str = ""  # the arm that it is without the one thing that it adds: TF-IDF, or labels
     # How a run of it is trained.
     run: bool = False  # its cells are runs, with a learning rate, a log and a receipt
@@ -138,18 +139,18 @@ ON_A_BASE = (
     ),
 )  # fmt: skip
 ASKED_IN_WORDS = (
-    ArmKind("zero-shot", "the probabilities of the label words, without labels", 6, "weights", only="classify", reads="text", labelled=False),
+    ArmKind("zero-shot", "the probabilities of the label words, without labels", 6, "weights", only="classify", reads="text", asks=True, labelled=False),
     ArmKind(
-        "prompt", "the base, fine-tuned on a prompt", 0, "weights", only="classify", reads="text", partner="zero-shot",
-        run=True, prompted=True, scope="full", rates_elsewhere=(5e-6, 1e-5, 3e-5),
+        "prompt", "the base, fine-tuned on a prompt", 0, "weights", only="classify", reads="text", asks=True,
+        partner="zero-shot", run=True, prompted=True, scope="full", rates_elsewhere=(5e-6, 1e-5, 3e-5),
     ),
     ArmKind(
         "prompt:frozen", "a new head at the end of a prompt", 0, "weights", only="classify", reads="text",
-        partner="zero-shot", run=True, prompted=True, scope="head", rates_elsewhere=HEAD_RATES,
+        asks=True, partner="zero-shot", run=True, prompted=True, scope="head", rates_elsewhere=HEAD_RATES,
     ),
     ArmKind(
-        "prompt:lora", "LoRA adapters on a prompt", 0, "weights", only="classify", reads="text", partner="zero-shot",
-        run=True, prompted=True, scope="lora", rates_elsewhere=HEAD_RATES,
+        "prompt:lora", "LoRA adapters on a prompt", 0, "weights", only="classify", reads="text", asks=True,
+        partner="zero-shot", run=True, prompted=True, scope="lora", rates_elsewhere=HEAD_RATES,
     ),
 )  # fmt: skip
 ARMS: dict[str, ArmKind] = {

@@ -35,6 +35,7 @@ from headstart.schema import differences, parse, read_toml, to_toml
 from headstart.shapes import PRESETS, is_external
 from headstart.strict_json import to_json
 from headstart.study.arms import ARMS
+from headstart.study.asked import refuse_wordless, with_words
 from headstart.study.baselines import refuse_impossible
 from headstart.study.measured import Measured
 from headstart.study.plan import (
@@ -51,7 +52,7 @@ from headstart.study.plan import (
     usual_arms,
 )
 from headstart.study.run import Cells, Engine, Planned, study_folder
-from headstart.study.taken import BaseFacts, StudyFile
+from headstart.study.taken import BaseFacts, StudyFile, bases_of
 from headstart.study.which import with_best_base
 from headstart.text.files import file_facts
 from headstart.text.hygiene import refuse_leaks
@@ -121,6 +122,8 @@ def _planned_from(cfg: StudyConfig, out: Path, watch: Watch) -> tuple[StudyFile,
     refuse_impossible(cfg, data)
     state = _begin(out, cfg, data, watch)
     bases = named_bases([*_given(cfg), *_pretrained(out, cfg, watch)]) if cfg.trained else []
+    bases = with_words(cfg, bases)
+    refuse_wordless(cfg, bases, watch)
     _note_bases(state, bases)
     return state, arms_of(cfg, bases), every
 
@@ -146,8 +149,7 @@ def planned_cells(
     cfg: StudyConfig, out: Path, state: StudyFile, every: int
 ) -> tuple[list[tuple[Cell, Planned]], dict[str, float]]:
     """Every cell of a study that was run, trials first, and the rates that its trials choose, as study.json has them."""
-    bases = [BaseRun(name, Path(b["path"]), b["shape"], b["elsewhere"]) for name, b in state.get("bases", {}).items()]
-    arms, score = arms_of(cfg, bases), state.get("score", "accuracy")
+    arms, score = arms_of(cfg, bases_of(state)), state.get("score", "accuracy")
     tried = trials(cfg, arms, every)
     chosen = _chosen(out, tried, score)
     every_cell = [*tried, *cells(cfg, arms, chosen)]
@@ -161,7 +163,7 @@ def _finish(out: Path, state: StudyFile) -> None:
 
 
 def with_usual_arms(cfg: StudyConfig, watch: Watch) -> StudyConfig:
-    """`cfg` with the arms of a prompt too, where arms are not given and every base is an external causal language model.
+    """`cfg` with the arms of a prompt too, where arms are not given and every base with a language head is an external causal model.
 
     A task other than classify has no majority class, but a constant answer, and no prompt; tags and pairs of texts have baselines of their own.
     """
@@ -171,7 +173,7 @@ def with_usual_arms(cfg: StudyConfig, watch: Watch) -> StudyConfig:
     based = bool(cfg.bases or cfg.pretrain)
     cfg = cfg.model_copy(update={"arms": usual_arms(data.target.task, data.reads, based)})
     prompted = data.target.task == ARMS["prompt"].only and data.reads == ARMS["prompt"].reads
-    if not prompted or not cfg.bases or not all(_asks_well(base) for base in cfg.bases):
+    if not prompted or not _asked_unasked(cfg.bases):
         return cfg
     try:
         prompts_for(data.labels, True, cfg.prompts, cfg.label_words)
@@ -179,6 +181,16 @@ def with_usual_arms(cfg: StudyConfig, watch: Watch) -> StudyConfig:
         watch.note(f"Note: the arms zero-shot and prompt are left out. {error}")
         return cfg
     return cfg.model_copy(update={"arms": (*cfg.arms, "zero-shot", "prompt")})
+
+
+def _asked_unasked(bases: Sequence[str]) -> bool:
+    """Whether label words are asked for where nobody says: of all bases that have a language head, or of none."""
+    well = [base for base in bases if _asks_well(base)]
+    if not well:
+        return False
+    from headstart.bases.at_hand import has_language_head
+
+    return not any(base in PRESETS or has_language_head(base) for base in bases if base not in well)
 
 
 def _asks_well(base: str) -> bool:
@@ -336,6 +348,8 @@ def _note_bases(state: StudyFile, bases: Sequence[BaseRun]) -> None:
             continue
         now = base_sha256(base.path)
         facts: BaseFacts = {"path": str(base.path), "shape": base.shape, "elsewhere": base.elsewhere, "sha256": now}
+        if not base.has_words:
+            facts["has_words"] = False
         state["bases"][base.name] = facts
         if before.get(str(base.path), facts)["sha256"] != now:
             raise ConfigError(f"The base {base.path} has changed since this study began. Begin a new study.")

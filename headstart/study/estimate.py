@@ -15,6 +15,7 @@ from headstart.jobs.estimate import Cost, estimate
 from headstart.jobs.finetune import FEW
 from headstart.prompts import CALIBRATED_ON
 from headstart.shapes import PRESETS
+from headstart.study.asked import with_words
 from headstart.study.baselines import refuse_impossible
 from headstart.study.plan import (
     BaseRun,
@@ -126,12 +127,13 @@ def study_estimate(cfg: StudyConfig, jobs: int = 1) -> tuple[StudyEstimate, dict
     threads = {"train": {"threads": max(1, (os.cpu_count() or 1) // jobs)}} if jobs > 1 else {}
     timed: list[Cost] = []
     if cfg.trained:
-        given = [cfg.finetuning({"base": base, "check": False, **_fresh(base), **threads}) for base in cfg.bases]
+        jobs_given = [cfg.finetuning({"base": base, "check": False, **_fresh(base), **threads}) for base in cfg.bases]
         made = [_untrained(cfg, objective) for objective in cfg.objectives if cfg.pretrain]
-        timed = [estimate(job) for job in [*given, *made]]
+        timed = [estimate(job) for job in [*jobs_given, *made]]
     names = [*cfg.bases, *(cfg.objectives if cfg.pretrain else ())]
     bases = named_bases([BaseRun(name, Path(name), str(i)) for i, name in enumerate(names)])
-    arms = arms_of(cfg, bases)
+    given = len(cfg.bases)
+    arms = arms_of(cfg, [*with_words(cfg, bases[:given]), *bases[given:]])
     wanted = [*trials(cfg, arms, every), *cells(cfg, arms, {})]
     costs = Costs(cfg, every, len(data.test), dict(zip((base.name for base in bases), timed, strict=False)))
     probed = [

@@ -9,7 +9,6 @@ import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,6 @@ from headstart.runs.record_shapes import StudyState
 from headstart.runs.records import read_json
 from headstart.runs.run import Run
 from headstart.schema import parse, read_toml
-from headstart.shapes import PRESETS
 from headstart.study.abstention import abstention, calibration
 from headstart.study.arms import ArmKind
 from headstart.study.by_type import f1_by_type
@@ -30,7 +28,8 @@ from headstart.study.compared import compared
 from headstart.study.mistakes import disagreements, mistakes
 from headstart.study.overlap import overlapping
 from headstart.study.parts import Hygiene, Number
-from headstart.study.plan import BaseRun, StudyConfig, arms_of, leading_score
+from headstart.study.plan import StudyConfig, arms_of, leading_score
+from headstart.study.provenance import pretraining_of, receipt_of
 from headstart.study.results import (
     Abstention,
     ArmResult,
@@ -43,8 +42,6 @@ from headstart.study.results import (
     Interval,
     LabelsNeeded,
     Needed,
-    Pretraining,
-    Receipt,
     Repeat,
     Results,
     Score,
@@ -61,7 +58,16 @@ from headstart.study.statistics import (
     mean_interval,
     needed_to_tell,
 )
-from headstart.study.taken import CellResult, StudyFile, Taken, go_on, missing_cells, result_of, take, unfinished
+from headstart.study.taken import (
+    StudyFile,
+    Taken,
+    bases_of,
+    go_on,
+    missing_cells,
+    result_of,
+    take,
+    unfinished,
+)
 from headstart.study.verdict import verdict
 from headstart.targets.class_scores import confusion
 from headstart.text.split import Labelled, split_labelled
@@ -98,7 +104,7 @@ class Gathered:
         self.every = len(data.train) + len(data.valid)
         self.target, self.truth = data.target, data.target.encode([e.label for e in data.test])
         self.bases = state.get("bases", {})  # none while the study is pretraining them
-        self.arms = arms_of(cfg, [BaseRun(name, Path(b["path"]), b["shape"]) for name, b in self.bases.items()])
+        self.arms = arms_of(cfg, bases_of(state))
         self.missing = missing_cells(out, cfg, self.arms, state)
         rates = state.get("rates", {})
         counts = (None, *cfg.labels)
@@ -139,8 +145,8 @@ class Gathered:
             mistakes={t.arm.name: mistakes(data, self.truth, t) for t in saying},
             disagreements=disagreements(data, self.truth, saying),
             tagged=imported(place)(data, self.truth, saying) if (place := self.target.shown_rows) else [],
-            receipts=[_receipt(t) for t in last if t.arm.fine_tuned],
-            pretraining=[p for base, b in self.bases.items() if (p := _pretraining(base, Path(b["path"])))],
+            receipts=[receipt_of(t) for t in last if t.arm.fine_tuned],
+            pretraining=[p for base, b in self.bases.items() if (p := pretraining_of(base, Path(b["path"])))],
             failures=[Failure(**failure) for failure in self.state.get("failures", [])],
             missing_cells=self.missing,
             hygiene=Hygiene(**facts["hygiene"]),
@@ -376,24 +382,3 @@ def _between(trained: Sequence[tuple[int, float]], steps: Sequence[int]) -> list
     means = [[loss for s, loss in trained if low < s <= high] for low, high in zip(edges, steps, strict=False)]
     first = trained[0][1] if trained else float("nan")
     return [float(np.mean(part)) if part else first for part in means]
-
-
-def _receipt(t: Taken) -> Receipt:
-    receipt = Run(t.paths[0]).read_json("receipt.json")
-    return Receipt(
-        arm=t.arm.name,
-        base=t.arm.base.name if t.arm.base else None,
-        pool=receipt.get("pool"),
-        objective=receipt.get("objective"),
-        **{key: len(receipt.get(key, ())) for key in ("copied", "new", "frozen", "frozen_moved")},
-        **{key: receipt.get(key, "") for key in ("base_sha256_before", "base_sha256_after")},
-    )
-
-
-def _pretraining(name: str, path: Path) -> Pretraining | None:
-    if str(path) in PRESETS or not Run(path).there:  # not pretrained, or external
-        return None
-    result, config = result_of(path) or CellResult(), Run(path).config
-    facts: dict[str, Any] = {key: getattr(config, key, None) for key in ("objective", "vectors")}
-    facts |= {key: result.get(key) for key in ("seconds", "preparing_seconds", "tokens", "parameters")}
-    return Pretraining(name=name, run=str(path), valid_loss=(result.get("valid") or {}).get("loss"), **facts)

@@ -154,6 +154,7 @@ class BaseRun:
     path: Path
     shape: str  # equal for two bases whose untrained models are the same
     elsewhere: bool = False  # a model of Hugging Face, as it came or trained further
+    has_words: bool = True  # a language head, which can be asked for label words
 
 
 @dataclass(frozen=True)
@@ -199,12 +200,12 @@ class Cell:
 
 
 def arms_of(cfg: StudyConfig, bases: list[BaseRun]) -> list[Arm]:
-    """Baselines once, the others once for each base; training from scratch once for each shape."""
+    """Baselines once, the others once for each base that they can use; training from scratch once for each shape."""
     arms: list[Arm] = [Arm(kind, kind) for kind in cfg.arms if kind in BASELINES]
     for kind in cfg.trained:
         untrained: set[str] = set()
         for base in bases:
-            if kind == "scratch" and base.shape in untrained:
+            if (kind == "scratch" and base.shape in untrained) or (arm_kind(kind).asks and not base.has_words):
                 continue
             untrained.add(base.shape)
             arms.append(Arm(f"{kind} {base.name}" if len(bases) > 1 else kind, kind, base))

@@ -12,8 +12,8 @@ from headstart.runs.record_shapes import StudyState
 from headstart.runs.records import read_json
 from headstart.runs.run import Run
 from headstart.schema import parse, read_toml
-from headstart.study.plan import BaseRun, StudyConfig, arms_of, cells, trials
-from headstart.study.taken import StudyFile, result_of
+from headstart.study.plan import StudyConfig, arms_of, cells, trials
+from headstart.study.taken import StudyFile, bases_of, result_of
 
 CellState = Literal["waiting", "running", "finished", "failed"]
 
@@ -44,8 +44,7 @@ def study_progress(out: Path) -> StudyProgress:
     state: StudyFile = read_json(out / "study.json", StudyState, "STUDY_DAMAGED")
     if cfg.trained and not state.get("bases"):
         return {"stage": "preparing the bases", "cells": [], "finished": 0, "total": 0, "seconds_left": None}
-    bases = [BaseRun(name, Path(b["path"]), b["shape"], b.get("elsewhere", False)) for name, b in state.get("bases", {}).items()]  # fmt: skip
-    arms = arms_of(cfg, bases)
+    arms = arms_of(cfg, bases_of(state))
     rows = state["data"]["rows"]
     planned = [*trials(cfg, arms, rows.get("train", 0) + rows.get("valid", 0)), *cells(cfg, arms, {})]
     failed = {failure["cell"] for failure in state.get("failures", [])}

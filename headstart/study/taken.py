@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from headstart.errors import ModelError
 from headstart.quantities import counted
 from headstart.runs.run import Run
-from headstart.study.plan import Arm, StudyConfig, cells
+from headstart.study.plan import Arm, BaseRun, StudyConfig, cells
 from headstart.targets.target import Encoded, Outputs, Target
 from headstart.text.split import Labelled
 
@@ -24,6 +24,7 @@ class BaseFacts(TypedDict):
     shape: str
     elsewhere: bool
     sha256: str  # of its weights
+    has_words: NotRequired[bool]  # missing in a study made before it was kept
 
 
 class StudyFile(TypedDict, total=False):
@@ -36,6 +37,14 @@ class StudyFile(TypedDict, total=False):
     bases: dict[str, BaseFacts]
     rates: dict[str, float]  # "full~all" -> the learning rate that was chosen
     failures: list[dict[str, Any]]
+
+
+def bases_of(state: StudyFile) -> list[BaseRun]:
+    """The bases of a study, as study.json has them; none while it is pretraining them."""
+    return [
+        BaseRun(name, Path(b["path"]), b["shape"], b.get("elsewhere", False), b.get("has_words", True))
+        for name, b in state.get("bases", {}).items()
+    ]
 
 
 class CellResult(TypedDict, total=False):

@@ -115,8 +115,21 @@ class _Study:
             )
         linear = self._beside_linear_arm(told)
         if linear and linear.sign < 0:
-            said += f"; {self.kinds[linear.b].short} is {'still ' if told.sign > 0 else ''}better"
+            said += f"; {self._beside(linear, 'still ' if told.sign > 0 else '')}"
         return said + self._better_joined()
+
+    def _beside(self, linear: Gap, still: str) -> str:
+        """That the linear baseline is better than the arm that leads; than all others too, unless one is clearly ahead of it."""
+        short, ahead = self.kinds[linear.b].short, self._ahead_of_linear()
+        if not ahead:
+            return f"{short} is {still}better"
+        return f"{short} is {still}better than {linear.a}, and {ahead.a} is better than {short}"
+
+    def _ahead_of_linear(self) -> Gap | None:
+        """The best pretrained arm that is clearly ahead of the linear baseline, by itself."""
+        ahead = [gap for gap in self.here if gap.sign > 0 and self.kinds[gap.b].linear and self.kinds[gap.a].pretrained]
+        alone = [gap for gap in ahead if not self.kinds[gap.a].joined]
+        return max(alone, key=lambda gap: _mean(self.arms[gap.a]), default=None)
 
     def _better_joined(self) -> str:
         """The best arm that joins a base and TF-IDF, if it is clearly ahead of either alone."""
@@ -163,7 +176,9 @@ class _Study:
         """What the arm that leads is worth beside TF-IDF, where it has led by another comparison."""
         gap = self._beside_linear_arm(lead)
         if gap and gap.sign < 0 < lead.sign:
-            yield 0, f"{gap.a} is still {gap.size} below {self._name(gap.b)}"
+            ahead = self._ahead_of_linear()
+            other = f"; {self._compared(ahead)}" if ahead else ""
+            yield 0, f"{gap.a} is still {gap.size} below {self._name(gap.b)}{other}"
         elif gap:
             yield 0, self._compared(gap)
         elif self.kinds[lead.a].pretrained and not self._asks(lead):
@@ -253,7 +268,7 @@ class _Study:
         yield 1, said
 
     def _prompted(self, name: str) -> bool:
-        return self.kinds[name].name in ("prompt", "zero-shot")
+        return self.kinds[name].asks
 
     def _floor(self) -> Iterator[tuple[int, str]]:
         floors = [(_mean(arm), self.kinds[arm.name].words) for arm in self.arms.values() if self._is_constant(arm)]

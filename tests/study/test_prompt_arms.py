@@ -132,6 +132,34 @@ def test_two_pretrained_arms_alone_are_compared_with_each_other(here: Path, tmp_
     assert "not compared" not in study.verdict
 
 
+def test_bases_without_a_language_head_stand_beside_one_that_is_asked(
+    here: Path, tmp_path: Path, elsewhere: Callable[..., Any]
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    tokenizer = Tokenizer.load(here / "base")
+    shape = elsewhere("bert", vocab_size=tokenizer.size)
+    transformers.BertModel(transformers.BertConfig(**shape.settings)).save_pretrained(tmp_path / "bert")
+    (tmp_path / "bert" / "tokenizer.json").write_text(tokenizer.to_json())
+    notes: list[str] = []
+
+    class Notes(Watch):
+        def note(self, text: str) -> None:
+            notes.append(text)
+
+    bases = (str(here / "base"), str(tmp_path / "bert"))
+    cfg = config(here, bases=bases, arms=("frozen", "zero-shot", "prompt:frozen"), labels=(8,))
+    study = Study.run(cfg, tmp_path / "study", watch=Notes())
+    assert sorted(arm.name for arm in study.results.arms) == [
+        "frozen base", "frozen bert", "prompt:frozen base", "zero-shot base",
+    ]  # fmt: skip
+    assert not study.results.failures
+    assert "without a language head, bert cannot be asked for label words: no zero-shot, prompt:frozen there" in notes[-1]  # fmt: skip
+    assert set(study_estimate(cfg)[1]) == {path.name for path in (tmp_path / "study" / "cells").iterdir()}
+    assert Study.open(study.folder).results.plain() == study.results.plain()
+    with pytest.raises(ConfigError, match="bert has no language head, which the arm zero-shot needs"):
+        Study.run(config(here, bases=bases[1:], arms=("tfidf", "zero-shot")), tmp_path / "other")
+
+
 def test_labels_that_are_no_words_end_the_cell_with_what_to_do(here: Path, tmp_path: Path) -> None:
     rows = (here / "rows.csv").read_text().replace(",good", ",1").replace(",bad", ",0")
     (tmp_path / "rows.csv").write_text(rows)
@@ -196,6 +224,10 @@ def test_an_external_language_model_brings_the_prompt_arms_along(
     assert arms(tmp_path / "gpt2", bases=(str(tmp_path / "gpt2"), str(here / "base"))) == usual, (
         "every base has every arm"
     )
+    transformers.GPT2Model(transformers.GPT2Config(**shape.settings)).save_pretrained(tmp_path / "headless")
+    (tmp_path / "headless" / "tokenizer.json").write_text(tokenizer.to_json())
+    both = (str(tmp_path / "gpt2"), str(tmp_path / "headless"))
+    assert arms(tmp_path, bases=both) == (*usual, "zero-shot", "prompt")
     assert not notes
     (tmp_path / "rows.csv").write_text((here / "rows.csv").read_text().replace(",good", ",1").replace(",bad", ",0"))
     assert arms(tmp_path / "gpt2", data={"train": str(tmp_path / "rows.csv")}) == usual

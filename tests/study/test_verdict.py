@@ -56,6 +56,16 @@ def test_pretraining_that_helps_and_is_still_below_the_linear_model():
     )
 
 
+def test_another_pretrained_arm_that_is_ahead_of_the_linear_model_is_named():
+    arms = [*THREE, arm("bi-encoder", 0.86)]
+    rows = [gap("full", "scratch", 3.1, 1.2, 5.0), gap("full", "tfidf", -4.2, -6.4, -2.0), gap("bi-encoder", "scratch", 11.0, 9.0, 13.0)]  # fmt: skip
+    told = verdict(study(arms, [*rows, gap("bi-encoder", "tfidf", 3.7, 2.0, 5.4)])).splitlines()
+    assert told[0].endswith("; TF-IDF is still better than full, and bi-encoder is better than TF-IDF.")
+    assert "- full is still 4.2 points (2.0 to 6.4) below TF-IDF with logistic regression; bi-encoder beats TF-IDF with logistic regression by 3.7 points (2.0 to 5.4)." in told  # fmt: skip
+    unclear = verdict(study(arms, [*rows, gap("bi-encoder", "tfidf", 3.7, -0.5, 7.9)])).splitlines()
+    assert unclear[0].endswith("; TF-IDF is still better.")
+
+
 def test_a_base_joined_with_tfidf_is_compared_with_the_base_alone_and_never_leads():
     arms = [
         arm("tfidf", 0.80, seeds=1),
