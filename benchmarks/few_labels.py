@@ -35,6 +35,8 @@ ARMS: dict[str, tuple[str, ...]] = {  # by base
     "use-multilingual": ("frozen", "full", "hybrid"),
     "smollm2": ("zero-shot", "prompt:frozen", "prompt"),
     "mpnet": (*ENCODER, "hybrid"),
+    "smollm2+mpnet": ("zero-shot", "ensemble"),
+    "smollm2+use-multilingual": ("zero-shot", "ensemble"),
 }
 
 
@@ -48,10 +50,10 @@ class Data:
 
 
 DATA = (
-    Data("sst2", 2, ("", "minilm", "smollm2", "mpnet")),
-    Data("film", 2, ("", "minilm", "smollm2", "mpnet")),
-    Data("news", 5, ("", "minilm", "smollm2", "mpnet"), context=192, lexicon=False),
-    Data("books", 2, ("", "use-multilingual", "smollm2"), context=192, lexicon=False),
+    Data("sst2", 2, ("", "smollm2+mpnet", "minilm", "smollm2", "mpnet")),
+    Data("film", 2, ("", "smollm2+mpnet", "minilm", "smollm2", "mpnet")),
+    Data("news", 5, ("", "smollm2+mpnet", "minilm", "smollm2", "mpnet"), context=192, lexicon=False),
+    Data("books", 2, ("", "smollm2+use-multilingual", "use-multilingual", "smollm2"), context=192, lexicon=False),
 )
 
 
@@ -138,7 +140,8 @@ def comparison(data: Data, base: str, folder: Path, counts: Sequence[int], draws
     words += ["--labels", ",".join(str(n * data.classes) for n in counts), "--seeds", str(draws)]
     words += ["--set", "data.valid_fraction=0.05", "--jobs", str(jobs), "--out", str(folder / (base or "no-base"))]
     if base:
-        words += ["--base", base, "--context", str(data.context), *(STEPS if base != "smollm2" else ())]
+        words += [word for name in base.split("+") for word in ("--base", name)]
+        words += ["--context", str(data.context), *(STEPS if base != "smollm2" else ())]
     return [*words, "--quiet", "--yes"]
 
 
@@ -157,7 +160,7 @@ def table(folder: Path, classes: int) -> list[str]:
 
 def ranked(data: Data, folder: Path) -> str:
     """What `which` picks, its cross-validated accuracy, and the seconds that it takes."""
-    bases = [word for base in data.bases if base for word in ("--base", base)]
+    bases = [word for base in data.bases if base and "+" not in base for word in ("--base", base)]
     began = time.monotonic()
     found: dict[str, Any] = json.loads(headstart("which", f"{folder}/train.csv", *bases, "--json", "--quiet"))
     best = found["pairs"][0]

@@ -13,7 +13,7 @@ from headstart.study.plan import StudyConfig
 
 SMALL = 48 << 20  # bytes of weights: a larger model keeps several threads busy
 STEPS = 2000  # of all runs together, from which on starting processes pays: they take half a minute or more
-READS = ("frozen", "hybrid", "bi-encoder", "zero-shot", "stack")  # arms whose base takes no steps
+READS = ("frozen", "hybrid", "bi-encoder", "zero-shot", "stack", "ensemble")  # arms whose base takes no steps
 SELF, PER_WEIGHT = (
     1 << 30,
     12,

@@ -26,8 +26,8 @@ def compared(here: Sequence[Taken]) -> list[tuple[Taken, Taken]]:
 
 
 def _same_but_for_one_thing(a: Taken, b: Taken) -> bool:
-    """Whether `b` is `a` on the same base without TF-IDF, or, of a tuned prompt, without labels."""
-    return a.arm.base == b.arm.base and a.arm.row.partner == b.arm.kind
+    """Whether `b` is `a` on the same base without TF-IDF, or, of what is asked in words, without labels."""
+    return (a.arm.asked or a.arm.base) == b.arm.base and a.arm.row.partner == b.arm.kind
 
 
 def _same_shape(a: Taken, b: Taken) -> bool:

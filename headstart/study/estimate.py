@@ -17,6 +17,7 @@ from headstart.prompts import CALIBRATED_ON
 from headstart.shapes import PRESETS
 from headstart.study.asked import with_words
 from headstart.study.baselines import refuse_impossible
+from headstart.study.ensemble import MOST_ASKED
 from headstart.study.plan import (
     BaseRun,
     Cell,
@@ -75,7 +76,7 @@ class Costs:
             passes = len(self.cfg.prompts) or TEMPLATES
             return cost["opening_seconds"] + passes * (self.test + CALIBRATED_ON) * cost["reading_seconds"]
         if not cell.arm.fine_tuned:
-            return cost["opening_seconds"] + cell.arm.row.effort * linear
+            return cost["opening_seconds"] + cell.arm.row.effort * linear + self._asking(cell, rows - valid)
         steps = max(self.cfg.least_steps, cost["steps"] * rows / self.rows)
         looks = cost["evaluations"] if valid else 1
         if cell.arm.row.prompted:
@@ -88,6 +89,13 @@ class Costs:
             steps, read = 2 * steps, read + looks * (rows - valid)
             fixed += looks * cost["probing_seconds"] * rows / self.rows
         return fixed + steps * cost["update_seconds"] + read * cost["reading_seconds"]
+
+    def _asking(self, cell: Cell, rows: int) -> float:
+        """The passes of another base over the labelled rows, each template one."""
+        if cell.arm.asked is None:
+            return 0.0
+        cost, passes = self.timed[cell.arm.asked.name], len(self.cfg.prompts) or TEMPLATES
+        return cost["opening_seconds"] + passes * min(rows, MOST_ASKED) * cost["reading_seconds"]
 
     def _prompted(self, cost: Cost, cell: Cell, rows: int, valid: int) -> float:
         """Fewer and smaller steps than the others; the template makes each text longer by a few tokens."""

@@ -125,8 +125,11 @@ def stack(cfg: StudyConfig, cell: Cell, data: Labelled, out: Path) -> Baseline:
 
 
 def scored(cell: Cell) -> Cell:
-    """The cell whose scores one of stack takes."""
-    return replace(cell, arm=replace(cell.arm, kind=cell.arm.row.after))
+    """The cell whose scores one of stack, or of ensemble, takes."""
+    arm = replace(cell.arm, kind=cell.arm.row.after)
+    if cell.arm.asked is None:
+        return replace(cell, arm=arm)
+    return Cell(replace(arm, base=cell.arm.asked, asked=None), None, 0)
 
 
 def log_linear(scores: Scores, exponents: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -140,14 +143,14 @@ def log_linear(scores: Scores, exponents: NDArray[np.float64]) -> NDArray[np.flo
     return joined - logsumexp(joined, axis=1, keepdims=True)
 
 
-def fit_pool(scores: Scores, target: NDArray[np.int64]) -> NDArray[np.float64]:
+def fit_pool(scores: Scores, target: NDArray[np.int64], penalty: float = PENALTY) -> NDArray[np.float64]:
     """The exponents, (M,), under which the classes of some rows are most probable, with a penalty away from 1/M."""
     even = np.full(len(scores), 1 / len(scores))
     rows = np.arange(len(target))
 
     def loss(exponents: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         pooled = log_linear(scores, exponents)
-        slope = (np.exp(pooled) * scores).sum((1, 2)) - scores[:, rows, target].sum(1) + PENALTY * (exponents - even)
-        return float(-pooled[rows, target].sum() + PENALTY / 2 * np.square(exponents - even).sum()), slope
+        slope = (np.exp(pooled) * scores).sum((1, 2)) - scores[:, rows, target].sum(1) + penalty * (exponents - even)
+        return float(-pooled[rows, target].sum() + penalty / 2 * np.square(exponents - even).sum()), slope
 
     return np.asarray(minimize(loss, even, jac=True, method="L-BFGS-B").x)

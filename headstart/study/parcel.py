@@ -127,8 +127,11 @@ class Arrived:
             work: Any = parse_run_config(settings, "the settings of the cell")
         else:
             arm = settings["cell"]["arm"]
-            base = BaseRun(**{**arm["base"], "path": Path(arm["base"]["path"])}) if arm["base"] else None
-            cell = Cell(**{**settings["cell"], "arm": Arm(**{**arm, "base": base})})
+            runs = {
+                name: BaseRun(**{**arm[name], "path": Path(arm[name]["path"])}) if arm[name] else None
+                for name in ("base", "asked")
+            }
+            cell = Cell(**{**settings["cell"], "arm": Arm(**{**arm, **runs})})
             work = Measured(parse(StudyConfig, settings["cfg"]), cell, study)
         for path in study.glob("cells/*"):
             relocate(path, places)

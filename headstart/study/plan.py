@@ -121,6 +121,8 @@ class StudyConfig(Frozen):
         self.finetuning({"base": "gpt", "context": 0})  # a context is for some bases and not for others
         if "stack" in self.arms and "full" not in self.arms:
             raise ValueError("the arm stack joins the scores of the arm full with TF-IDF: add full to the arms")
+        if "ensemble" in self.arms and "zero-shot" not in self.arms:
+            raise ValueError("the arm ensemble joins a linear probe and the arm zero-shot: add zero-shot to the arms")
         return self
 
     @field_validator("prompts")
@@ -162,6 +164,7 @@ class Arm:
     name: str
     kind: str  # one of ARMS
     base: BaseRun | None = None
+    asked: BaseRun | None = None  # the base that is asked in words beside it
 
     @property
     def row(self) -> ArmKind:
@@ -205,10 +208,15 @@ def arms_of(cfg: StudyConfig, bases: list[BaseRun]) -> list[Arm]:
     for kind in cfg.trained:
         untrained: set[str] = set()
         for base in bases:
-            if (kind == "scratch" and base.shape in untrained) or (arm_kind(kind).asks and not base.has_words):
+            row, asked = arm_kind(kind), None
+            if (kind == "scratch" and base.shape in untrained) or (row.asks and not base.has_words):
                 continue
+            if row.helped:
+                asked = next((other for other in bases if other.has_words), None)
+                if asked is None or (asked == base and len(bases) > 1):
+                    continue
             untrained.add(base.shape)
-            arms.append(Arm(f"{kind} {base.name}" if len(bases) > 1 else kind, kind, base))
+            arms.append(Arm(f"{kind} {base.name}" if len(bases) > 1 else kind, kind, base, asked))
     return arms
 
 

@@ -268,7 +268,7 @@ class _Study:
         yield 1, said
 
     def _prompted(self, name: str) -> bool:
-        return self.kinds[name].asks
+        return self.kinds[name].asks or self.kinds[name].helped
 
     def _floor(self) -> Iterator[tuple[int, str]]:
         floors = [(_mean(arm), self.kinds[arm.name].words) for arm in self.arms.values() if self._is_constant(arm)]

@@ -149,15 +149,21 @@ def zero_shot_logits(
     score: Callable[[Sequence[str], Prompt], Tensor],
     prompts: Sequence[Prompt],
     texts: Sequence[str],
-    unlabelled: Sequence[str],
+    biases: Tensor,
 ) -> Tensor:
-    """Logits (N, C) of texts: the mean over `prompts`, each calibrated on `unlabelled` texts, if there are any."""
-    found = []
-    for prompt in prompts:
-        both = score([*texts, *unlabelled], prompt).log_softmax(1)  # (N + unlabelled, C)
-        asked, others = both[: len(texts)], both[len(texts) :]
-        found.append(calibrated(asked, others) if len(others) else asked)
+    """Logits of texts, (N, C): the mean over `prompts`, each with its bias, (P, C)."""
+    found = [score(texts, prompt).log_softmax(1) + bias for prompt, bias in zip(prompts, biases, strict=True)]
     return torch.stack(found).mean(0)
+
+
+def word_biases(
+    score: Callable[[Sequence[str], Prompt], Tensor], prompts: Sequence[Prompt], unlabelled: Sequence[str]
+) -> tuple[Tensor, Tensor]:
+    """The bias of each prompt, (P, C), that makes the classes equally frequent among unlabelled texts, and the logits of these, (N, C)."""
+    found = [score(unlabelled, prompt).log_softmax(1) for prompt in prompts]
+    even = [torch.full_like(scores[0], 1 / scores.size(1)) for scores in found]
+    biases = torch.stack([matching_bias(scores, share) for scores, share in zip(found, even, strict=True)])
+    return biases, torch.stack([scores + bias for scores, bias in zip(found, biases, strict=True)]).mean(0)
 
 
 def calibrated(scores: Tensor, unlabelled: Tensor) -> Tensor:

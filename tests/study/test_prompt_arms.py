@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ def config(here: Path, **changes: Any) -> StudyConfig:
     given = {
         "data": {"train": str(here / "rows.csv"), "balanced": True},
         "bases": (str(here / "base"),),
-        "arms": ("tfidf", "scratch", "frozen", "zero-shot", "prompt", "prompt:frozen"),
+        "arms": ("tfidf", "scratch", "frozen", "zero-shot", "prompt", "prompt:frozen", "ensemble"),
         "labels": (4, 8),
         "seeds": 2,
         "least_steps": 3,
@@ -92,6 +93,8 @@ def test_every_arm_is_compared_with_the_prompt_where_that_makes_sense(study: Stu
         ("zero-shot", "tfidf"),
         ("prompt", "zero-shot"),
         ("prompt:frozen", "zero-shot"),
+        ("ensemble", "zero-shot"),
+        ("ensemble", "scratch"),
     } <= pairs
     assert ("frozen", "zero-shot") not in pairs
     needed = {(n.arm, n.reference) for n in study.results.labels_needed}
@@ -120,7 +123,7 @@ def test_opened_again_it_says_the_same(study: Study) -> None:
 def test_the_estimate_knows_the_arms(here: Path) -> None:
     cost, cells = study_estimate(config(here))
     assert set(cells) == {
-        *(f"{kind}~{n}~{seed}" for kind in ("tfidf", "scratch-base", "frozen-base", "prompt-base", "prompt-frozen-base")
+        *(f"{kind}~{n}~{seed}" for kind in ("tfidf", "scratch-base", "frozen-base", "prompt-base", "prompt-frozen-base", "ensemble-base")
           for n in (4, 8) for seed in (0, 1)), "zero-shot-base~none~0",
     }  # fmt: skip
     assert 0 < cost["seconds"] < 600
@@ -147,12 +150,13 @@ def test_bases_without_a_language_head_stand_beside_one_that_is_asked(
             notes.append(text)
 
     bases = (str(here / "base"), str(tmp_path / "bert"))
-    cfg = config(here, bases=bases, arms=("frozen", "zero-shot", "prompt:frozen"), labels=(8,))
+    cfg = config(here, bases=bases, arms=("frozen", "zero-shot", "prompt:frozen", "ensemble"), labels=(8,))
     study = Study.run(cfg, tmp_path / "study", watch=Notes())
     assert sorted(arm.name for arm in study.results.arms) == [
-        "frozen base", "frozen bert", "prompt:frozen base", "zero-shot base",
+        "ensemble bert", "frozen base", "frozen bert", "prompt:frozen base", "zero-shot base",
     ]  # fmt: skip
     assert not study.results.failures
+    assert {"ensemble bert", "zero-shot base"} in [{d.a, d.b} for d in study.results.differences]
     assert "without a language head, bert cannot be asked for label words: no zero-shot, prompt:frozen there" in notes[-1]  # fmt: skip
     assert set(study_estimate(cfg)[1]) == {path.name for path in (tmp_path / "study" / "cells").iterdir()}
     assert Study.open(study.folder).results.plain() == study.results.plain()
@@ -232,3 +236,29 @@ def test_an_external_language_model_brings_the_prompt_arms_along(
     (tmp_path / "rows.csv").write_text((here / "rows.csv").read_text().replace(",good", ",1").replace(",bad", ",0"))
     assert arms(tmp_path / "gpt2", data={"train": str(tmp_path / "rows.csv")}) == usual
     assert "zero-shot and prompt are left out" in notes[0]
+
+
+def test_a_cell_says_how_the_two_were_weighed(study: Study) -> None:
+    result = json.loads((study.folder / "cells" / "ensemble-base~8~0" / "result.json").read_text())
+    assert set(result["exponents"]) == {"zero-shot", "probe"}
+    assert result["test"]["accuracy"] >= 0.9
+    rows = [
+        json.loads(line)
+        for line in (study.folder / "cells" / "ensemble-base~8~0" / "predictions.jsonl").read_text().splitlines()
+    ]
+    assert all(sum(row["probabilities"].values()) == pytest.approx(1) for row in rows)
+
+
+def test_without_zero_shot_it_is_refused(here: Path) -> None:
+    with pytest.raises(ConfigError, match="add zero-shot to the arms"):
+        config(here, arms=("tfidf", "ensemble"))
+
+
+def test_a_zero_shot_cell_of_an_earlier_version_is_refused_by_name(here: Path, study: Study, tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    shutil.copytree(study.folder, folder)
+    shutil.rmtree(folder / "cells" / "ensemble-base~8~0")
+    file = folder / "cells" / "zero-shot-base~none~0" / "result.json"
+    file.write_text(json.dumps({k: v for k, v in json.loads(file.read_text()).items() if k != "biases"}))
+    again = Study.run(config(here), folder)
+    assert "written by an earlier version" in again.results.failures[0].message

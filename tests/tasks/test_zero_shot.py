@@ -14,7 +14,7 @@ from headstart.bases.pretrained import open_base
 from headstart.config import TokenizerConfig
 from headstart.prompts import Prompt
 from headstart.shapes import HuggingFaceConfig
-from headstart.tasks.zero_shot import matching_bias, word_scores, zero_shot_logits
+from headstart.tasks.zero_shot import matching_bias, word_biases, word_scores, zero_shot_logits
 from headstart.text.tokenizer import Tokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -100,9 +100,11 @@ def test_calibration_removes_what_a_model_prefers_whatever_the_text() -> None:
         return torch.tensor([[5.0 + len(text), 0.0] for text in texts])
 
     prompt = Prompt(template="{text}", words={"a": "a", "b": "b"})
-    found = zero_shot_logits(score, [prompt, prompt], ["x", "xxxxx"], ["xx", "xxxx"])
+    biases, seen = word_biases(score, [prompt, prompt], ["xx", "xxxx"])
+    assert seen.softmax(1).mean(0).tolist() == pytest.approx([0.5, 0.5], abs=1e-3)
+    found = zero_shot_logits(score, [prompt, prompt], ["x", "xxxxx"], biases)
     assert found.argmax(1).tolist() == [1, 0], "without calibration both would be the first class"
-    assert zero_shot_logits(score, [prompt], ["x"], []).argmax(1).tolist() == [0]
+    assert zero_shot_logits(score, [prompt], ["x"], torch.zeros(1, 2)).argmax(1).tolist() == [0]
 
 
 @pytest.mark.parametrize("shares", [[0.5, 0.3, 0.2], [0.9, 0.1, 0.0]])
