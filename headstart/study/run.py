@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
+import sys
 import tempfile
 import time
 import traceback
@@ -203,8 +204,17 @@ def run_cell(cell: Planned, out: Path, threads: int = 0, verify: bool = True, wa
     return Outcome(cell.name)
 
 
+def share_cores(threads: int) -> None:
+    """So many threads for what is no job, in this process and from now on: torch may be loaded only later, or never."""
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(threads)
+
+
 def _run(cell: Planned, path: Path, threads: int, watch: Watch | None) -> None:
     if not isinstance(cell.work, JobConfig):
+        if threads:
+            share_cores(threads)
         cell.work(path)
         return
     from headstart.jobs.job import run_job

@@ -28,6 +28,13 @@ def fail(error: BaseException, path: Path) -> None:
     raise error
 
 
+def count_threads(path: Path) -> None:
+    import torch
+
+    finish(path)
+    (path / "threads").write_text(str(torch.get_num_threads()))
+
+
 class Told(Watch):
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -55,6 +62,14 @@ def test_a_full_disk_ends_the_study_with_its_exit_code(jobs: int, tmp_path: Path
         cells.run(planned)
     assert (tmp_path / "cells" / "a" / "result.json").exists()
     assert not (tmp_path / "cells" / "b" / "result.json").exists()
+
+
+def test_cells_that_are_no_jobs_share_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headstart.study.run.os.cpu_count", lambda: 2)
+    planned = [Planned(name, count_threads) for name in "ab"]
+    with Cells(tmp_path, planned, 2, Told()) as cells:
+        cells.run(planned)
+    assert [file.read_text() for file in tmp_path.glob("cells/*/threads")] == ["1", "1"]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
