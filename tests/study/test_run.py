@@ -65,6 +65,7 @@ def test_a_full_disk_ends_the_study_with_its_exit_code(jobs: int, tmp_path: Path
 
 
 def test_cells_that_are_no_jobs_share_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # of the tests
     monkeypatch.setattr("headstart.study.run.os.cpu_count", lambda: 2)
     planned = [Planned(name, count_threads) for name in "ab"]
     with Cells(tmp_path, planned, 2, Told()) as cells:
