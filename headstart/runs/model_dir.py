@@ -238,6 +238,12 @@ def complaints(folder: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
+        run = folder.parent
+        if not folder.exists() and (run / "result.json").exists():
+            raise ModelError(
+                f"{run} has scores but no weights: a study keeps those of one seed per arm, with the most labels. "
+                f"headstart finetune --config {run / 'config.toml'} --out RUN trains this one again."
+            ) from None
         raise ModelError(f"{folder}: {Path(error.filename).name} is missing.") from None
     except OSError as error:
         raise ModelError(f"{error.filename or folder}: cannot be read ({error.strerror or error}).") from None

@@ -210,7 +210,9 @@ def _planned(cfg: StudyConfig, out: Path, every: int, score: str, cell: Cell) ->
     job = finetuning(cfg, cell, (out / "features").absolute(), score)
     steps = float(job.usual_steps(round(0.8 * (cell.labels or every) / job.train.batch_size)))
     steps *= 2 if cell.arm.kind == "contrastive" else 1  # of pairs
-    first = not (cell.trial or cell.labels or cell.seed)  # the weights of one seed per arm are enough
+    first = (
+        not (cell.trial or cell.seed) and cell.labels == cfg.labels[-1]
+    )  # the weights of one seed per arm are enough
     return Planned(cell.name, job, keep_weights=first, weight=10.0 if job.scope == "head" else steps)
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from headstart.cli import app
 from headstart.config import PretrainConfig
-from headstart.errors import ConfigError
+from headstart.errors import ConfigError, ModelError
 from headstart.jobs.pretrain import pretrain
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
@@ -24,6 +24,7 @@ from headstart.study.estimate import study_estimate
 from headstart.study.plan import StudyConfig
 from headstart.study.study import Study
 from headstart.text.tokenizer import Tokenizer
+from headstart.use.predict import LoadedClassifier
 
 KINDS = {"good": ["lovely", "fresh", "tasty", "warm"], "bad": ["awful", "cold", "stale", "bland"]}
 DISHES = ["soup", "bread", "fish", "cake", "rice", "tea", "salad", "curry", "pasta", "pie"]
@@ -114,6 +115,19 @@ def test_prompt_cells_keep_their_own_budget(study: Study) -> None:
     assert (cfg.prompt, cfg.train.steps, cfg.train.batch_size) == ("{text} It was", 30, 8)
     labels = Run.open(study.folder / "cells" / "prompt-base~8~0").read_json("data.json")["labels"]["train"]
     assert labels == {"bad": 4, "good": 4}
+
+
+def test_one_seed_keeps_its_model_at_the_largest_count_and_the_others_say_how_to_get_theirs(study: Study) -> None:
+    kept = sorted(path.parent.name for path in (study.folder / "cells").glob("*/model"))
+    assert kept == [f"{kind}-base~8~0" for kind in ("frozen", "prompt", "prompt-frozen", "scratch")]
+    assert (
+        LoadedClassifier.load(study.folder / "cells" / "prompt-base~8~0").predict(["The soup was warm."])[0]["label"]
+        == "good"
+    )
+    with pytest.raises(
+        ModelError, match=r"prompt-base~8~1 has scores but no weights.*finetune --config .*config\.toml"
+    ):
+        LoadedClassifier.load(study.folder / "cells" / "prompt-base~8~1")
 
 
 def test_opened_again_it_says_the_same(study: Study) -> None:
