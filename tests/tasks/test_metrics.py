@@ -91,3 +91,9 @@ def test_a_loss_of_one_bit_a_token_is_two_in_perplexity() -> None:
         "perplexity": pytest.approx(2.0),
         "bits_per_byte": pytest.approx(2.0),
     }
+
+
+def test_a_loss_per_token_is_no_whole_number() -> None:
+    found = language_scores(nats=3.0, tokens=2.0, text_bytes=None)
+    assert (found["loss"], found["perplexity"]) == (1.5, pytest.approx(math.exp(1.5)))
+    assert found["bits_per_byte"] is None
