@@ -71,53 +71,53 @@ class ArmKind:
 
 BASELINES_OF_TEXTS = (
     ArmKind(
-        "majority", "always predicting the majority class", 19, short="the majority class", dash=(0, (1, 1.8)),
+        "majority", "always predicting the majority class", 20, short="the majority class", dash=(0, (1, 1.8)),
         whole=True, constant=True, made="headstart.study.baselines:majority", effort=0,
     ),
     ArmKind(
-        "constant", "always predicting the same", 20, short="a constant answer", dash=(0, (1, 1.8)), listed=False,
+        "constant", "always predicting the same", 21, short="a constant answer", dash=(0, (1, 1.8)), listed=False,
         constant=True, made="headstart.study.baselines:majority", effort=0,
     ),
     ArmKind(
-        "tfidf", "TF-IDF with logistic regression", 13, short="TF-IDF", dash=(0, (5, 2)), whole=True, linear=True,
+        "tfidf", "TF-IDF with logistic regression", 14, short="TF-IDF", dash=(0, (5, 2)), whole=True, linear=True,
         made="headstart.study.baselines:tfidf",
     ),
     ArmKind(
-        "static", "averaged word vectors with logistic regression", 11, short="averaging word vectors",
+        "static", "averaged word vectors with logistic regression", 12, short="averaging word vectors",
         dash=(0, (5, 2, 1, 2)), whole=True, made="headstart.study.baselines:static", given=("static_vectors",), effort=3,  # two weightings of dense rows
     ),
     ArmKind(
-        "lexicon", "a sentiment lexicon (VADER)", 12, short="a sentiment lexicon", dash=(0, (2, 1)), only="classify",
+        "lexicon", "a sentiment lexicon (VADER)", 13, short="a sentiment lexicon", dash=(0, (2, 1)), only="classify",
         reads="text", labelled=False, made="headstart.study.baselines:lexicon", given=("label_words",), effort=0,
     ),
 )  # fmt: skip
 BASELINES_OF_PAIRS = (
     ArmKind(
-        "overlap", "the words that both texts share", 14, short="word overlap", dash=(0, (3, 1)), reads="pair",
+        "overlap", "the words that both texts share", 15, short="word overlap", dash=(0, (3, 1)), reads="pair",
         usual=True, listed=False, made="headstart.study.pair_baselines:overlap",
     ),
     ArmKind(
-        "first-only", "the first text alone (TF-IDF)", 16, short="the first text alone", dash=(0, (3, 1, 1, 1)),
+        "first-only", "the first text alone (TF-IDF)", 17, short="the first text alone", dash=(0, (3, 1, 1, 1)),
         reads="pair", usual=True, listed=False, one_side=True, made="headstart.study.pair_baselines:first_only",
     ),
     ArmKind(
-        "second-only", "the second text alone (TF-IDF)", 15, short="the second text alone",
+        "second-only", "the second text alone (TF-IDF)", 16, short="the second text alone",
         dash=(0, (3, 1, 1, 1, 1, 1)), reads="pair", usual=True, listed=False, one_side=True,
         made="headstart.study.pair_baselines:second_only",
     ),
 )  # fmt: skip
 BASELINES_OF_TAGS = (
     ArmKind(
-        "most-frequent-tag", "the most frequent tag of each word", 18, short="the most frequent tag of each word",
+        "most-frequent-tag", "the most frequent tag of each word", 19, short="the most frequent tag of each word",
         dash=(0, (2, 1)), only="tag", made="headstart.study.tag_baselines:most_frequent_tag",
     ),
     ArmKind(
-        "crf", "a conditional random field", 17, short="a conditional random field", dash=(0, (5, 2)), only="tag",
+        "crf", "a conditional random field", 18, short="a conditional random field", dash=(0, (5, 2)), only="tag",
         linear=True, made="headstart.study.tag_baselines:crf",
     ),
 )  # fmt: skip
 TUNED = (
-    ArmKind("scratch", "the shape of the base, not pretrained", 10, "shape", usual=True, run=True, scope="full", rates_elsewhere=(5e-5, 1e-4, 3e-4)),
+    ArmKind("scratch", "the shape of the base, not pretrained", 11, "shape", usual=True, run=True, scope="full", rates_elsewhere=(5e-5, 1e-4, 3e-4)),
     ArmKind("frozen", "a new head on the base as it is", 5, "weights", usual=True, run=True, scope="head", rates=HEAD_RATES, rates_elsewhere=HEAD_RATES),
     ArmKind(
         "contrastive", "the base, fine-tuned on pairs of rows (SetFit)", 4, "weights", only="classify", reads="text",
@@ -129,22 +129,22 @@ TUNED = (
 )  # fmt: skip
 ON_A_BASE = (
     ArmKind(
-        "hybrid", "the base as it is, and TF-IDF", 8, "weights", whole=True, joined=True, partner="frozen",
+        "hybrid", "the base as it is, and TF-IDF", 9, "weights", whole=True, joined=True, partner="frozen",
         made="headstart.study.joined:hybrid", effort=12,  # five shares of both
     ),
     ArmKind(
-        "stack", "the fine-tuned base, and TF-IDF", 7, "weights", only="classify", joined=True, partner="full",
+        "stack", "the fine-tuned base, and TF-IDF", 8, "weights", only="classify", joined=True, partner="full",
         made="headstart.study.joined:stack", after="full",
     ),
     ArmKind(
-        "bi-encoder", "both texts by the base as it is", 9, "weights", reads="pair", usual=True, listed=False,
+        "bi-encoder", "both texts by the base as it is", 10, "weights", reads="pair", usual=True, listed=False,
         made="headstart.study.bi_encoder:bi_encoder", effort=12,
     ),
 )  # fmt: skip
 ASKED_IN_WORDS = (
-    ArmKind("zero-shot", "the probabilities of the label words, without labels", 6, "weights", only="classify", reads="text", asks=True, labelled=False),
+    ArmKind("zero-shot", "the probabilities of the label words, without labels", 7, "weights", only="classify", reads="text", asks=True, labelled=False),
     ArmKind(
-        "ensemble", "a linear probe on the base, and zero-shot", 21, "weights", only="classify", reads="text", helped=True,
+        "ensemble", "a linear probe on the base, and zero-shot", 6, "weights", only="classify", reads="text", helped=True,
         partner="zero-shot", made="headstart.study.ensemble:ensemble", after="zero-shot",
     ),
     ArmKind(

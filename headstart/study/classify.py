@@ -180,7 +180,8 @@ def with_usual_arms(cfg: StudyConfig, watch: Watch) -> StudyConfig:
     except ConfigError as error:
         watch.note(f"Note: the arms zero-shot and prompt are left out. {error}")
         return cfg
-    return cfg.model_copy(update={"arms": (*cfg.arms, "zero-shot", "prompt")})
+    joined = ("ensemble",) if len(cfg.bases) > 1 else ()
+    return cfg.model_copy(update={"arms": (*cfg.arms, "zero-shot", "prompt", *joined)})
 
 
 def _asked_unasked(bases: Sequence[str]) -> bool:

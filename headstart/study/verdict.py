@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from headstart.quantities import counted, points, signed
 from headstart.study.arms import UNRANKED, arm_kind
+from headstart.study.next_step import mean_of as _mean
+from headstart.study.next_step import next_step
 from headstart.study.results import ArmResult, Difference, Needed, Results
 from headstart.targets.tasks import TARGETS
 
@@ -148,6 +150,7 @@ class _Study:
         yield from self._others(lead)
         yield from self._prompt_is_worth()
         yield from self._beside_tfidf(lead)
+        yield from self._helped(lead)
         yield from self._with_fewer(lead, sorted(smaller, key=lambda gap: gap.labels))
         yield from self._labels_needed(lead)
         yield from self._next()
@@ -253,19 +256,18 @@ class _Study:
             )
 
     def _next(self) -> Iterator[tuple[int, str]]:
-        """What to do with the labels that there are, where a prompt was among the arms."""
-        if not any(self._prompted(name) for name in self.arms):
-            return
-        best = max((arm for arm in self.arms.values() if self.kinds[arm.name].keeps_model), key=_mean)
-        if not best.labels:
-            yield 1, f"Next: use {best.name}; the mean of no arm that was trained on these labels is higher"
-            return
-        curve = sorted((arm.labels, _mean(arm)) for arm in self.results.arms if arm.name == best.name)
-        said = f"Next: use {best.name}, which has the highest mean"
-        if len(curve) > 1:
-            (fewer, before), (_, now) = curve[-2:]
-            said += f"; with {fewer:,} labels it had {signed(100 * (before - now))} points"
-        yield 1, said
+        if any(self._prompted(name) for name in self.arms):
+            yield 1, next_step(self.results, self.kinds)
+
+    def _helped(self, lead: Gap) -> Iterator[tuple[int, str]]:
+        """What a linear probe on another base adds to a language model that is asked in words."""
+        added = [
+            self._compared(g)
+            for g in self.here
+            if self.kinds[g.a].helped and not self.kinds[g.b].labelled and g != lead
+        ]
+        if added:
+            yield 0, "Together with zero-shot, " + "; ".join(added)
 
     def _prompted(self, name: str) -> bool:
         return self.kinds[name].asks or self.kinds[name].helped
@@ -379,11 +381,6 @@ class _Study:
         gap = Gap(row.a, row.b, row.labels, 100 * row.difference, low, high, row.over, row.adjusted, row.needed)
         turned = self._order(gap.a) > self._order(gap.b) and not self._adds_tfidf(gap)
         return gap.turned() if turned else gap
-
-
-def _mean(arm: ArmResult) -> float:
-    assert arm.mean is not None, f"{arm.name} was gathered from finished cells"
-    return arm.mean
 
 
 def _listed(gaps: Sequence[Gap]) -> str:

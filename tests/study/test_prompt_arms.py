@@ -245,7 +245,7 @@ def test_an_external_language_model_brings_the_prompt_arms_along(
     transformers.GPT2Model(transformers.GPT2Config(**shape.settings)).save_pretrained(tmp_path / "headless")
     (tmp_path / "headless" / "tokenizer.json").write_text(tokenizer.to_json())
     both = (str(tmp_path / "gpt2"), str(tmp_path / "headless"))
-    assert arms(tmp_path, bases=both) == (*usual, "zero-shot", "prompt")
+    assert arms(tmp_path, bases=both) == (*usual, "zero-shot", "prompt", "ensemble")
     assert not notes
     (tmp_path / "rows.csv").write_text((here / "rows.csv").read_text().replace(",good", ",1").replace(",bad", ",0"))
     assert arms(tmp_path / "gpt2", data={"train": str(tmp_path / "rows.csv")}) == usual

@@ -346,6 +346,20 @@ def test_where_labels_add_nothing_the_prompt_is_the_advice() -> None:
     assert "Next: use zero-shot; the mean of no arm that was trained on these labels is higher" in text
 
 
+def test_an_arm_without_a_model_that_is_best_is_named_beside_the_best_that_gives_one() -> None:
+    arms = [
+        arm("tfidf", 0.70, seeds=1),
+        arm("scratch", 0.6),
+        arm("zero-shot", 0.82, 0),
+        arm("ensemble", 0.87),
+        arm("prompt", 0.85),
+    ]
+    rows = [gap("prompt", "scratch", 25.0, 22.0, 28.0), gap("prompt", "tfidf", 15.0, 12.0, 18.0), gap("ensemble", "tfidf", 17.0, 14.0, 20.0), gap("ensemble", "zero-shot", 5.0, 3.0, 7.0)]  # fmt: skip
+    told = verdict(study(arms, rows)).splitlines()
+    assert "- Together with zero-shot, ensemble beats zero-shot by 5.0 points (3.0 to 7.0)." in told
+    assert "- Next: ensemble has the highest mean, but gives no model; of the others, use prompt." in told
+
+
 def test_a_bound_close_to_zero_is_not_rounded_onto_it():
     assert "(0.03 to 5.0)" in verdict(study(THREE, [gap("full", "scratch", 2.5, 0.03, 5.0)]))
     assert "(-0.004 to 5.0)" in verdict(study(THREE, [gap("full", "scratch", 2.5, -0.004, 5.0)]))
