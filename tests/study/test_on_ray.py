@@ -82,6 +82,7 @@ class Elsewhere(Cells):
             going = outgoing(cell, self.out)
             parcels = [source.packed() for source in going.sources.values()]
             told = msgpack.unpackb(run_remote_cell(going.message, msgpack.packb(list(going.sources)), *parcels))
+            assert told["cell"], told["message"]
             arrive(told["cell"], self.out / "cells" / cell.name)
             yield Outcome(cell.name, told["exit"], told["message"])
 
@@ -91,7 +92,7 @@ def test_a_cell_that_was_run_elsewhere_is_the_same_folder(rows: Path) -> None:
     corpus.write_text("the film was fine to the end . \n" * 40)
     base = {
         "data": {"paths": [str(corpus)]},
-        "model": {"size": "nano", "context": 16},
+        "model": {"size": "nano", "context": 48},
         "start": "random",
         "train": {"steps": 1, "threads": 1},
     }
@@ -99,7 +100,9 @@ def test_a_cell_that_was_run_elsewhere_is_the_same_folder(rows: Path) -> None:
     cfg = settings(
         rows,
         bases=(str(rows / "base"),),
-        arms=("majority", "frozen", "hybrid", "full", "stack"),
+        arms=("majority", "frozen", "hybrid", "full", "stack", "zero-shot", "ensemble"),
+        prompts=("{text} so",),
+        label_words={"good": "good", "bad": "bad"},
         finetune={"train": {"steps": 2, "threads": 1}},
     )
     out = rows / "study"
@@ -110,7 +113,7 @@ def test_a_cell_that_was_run_elsewhere_is_the_same_folder(rows: Path) -> None:
         path.rename(rows / path.name)
     run_study(cfg, out, engine=lambda planned: Elsewhere(out, planned, 1, Watch()))
     assert without(CLOCK, gather(out).plain()) == alone
-    assert len(here) == 5
+    assert len(here) == 7
     for name in here:
         before, now = rows / name, out / "cells" / name
         assert {p.relative_to(now) for p in now.rglob("*") if p.name != ".lock"} == {
