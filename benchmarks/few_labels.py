@@ -141,7 +141,7 @@ def comparison(data: Data, base: str, folder: Path, counts: Sequence[int], draws
     words += ["--set", "data.valid_fraction=0.05", "--jobs", str(jobs), "--out", str(folder / (base or "no-base"))]
     if base:
         words += [word for name in base.split("+") for word in ("--base", name)]
-        words += ["--context", str(data.context), *(STEPS if base != "smollm2" else ())]
+        words += ["--context", str(data.context), *(() if "smollm2" in base else STEPS)]
     return [*words, "--quiet", "--yes"]
 
 

@@ -1,4 +1,4 @@
-"""Does pretraining help with each task? A study of real data for each: all arms, five seeds; the tables of docs/tasks.md.
+"""Does pretraining help with each task? A study of real data for each, with the arms that fit it and five seeds; the tables of docs/tasks.md.
 
 python -m benchmarks.tasks OUT [--only several,number,stars,pairs,tags] [--sick DIR] [--base minilm] [--seeds 5] [--jobs 2]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 from headstart.bases.pretrained import MODELS, open_base
@@ -60,10 +59,9 @@ def missing_packs() -> dict[str, str]:
     return {name: size for name, size in sizes.items() if not pack_folder(name).exists()}
 
 
-@cache
-def has_language_head(base: str) -> bool:
+def has_language_head(base: str, allow_pickle: bool = False) -> bool:
     """Whether a pretrained base has an output over the vocabulary, which can be asked for label words."""
-    return not is_distilled(base) and not open_base(base).fresh
+    return not is_distilled(base) and not open_base(base, allow_pickle).fresh
 
 
 def is_distilled(base: str) -> bool:

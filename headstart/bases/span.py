@@ -15,7 +15,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from headstart.bases.regression import one_thread
+
 MOST_ROWS = 2000  # the coordinates take their cube in time; above it, sparse rows are as fast
+MOST_OTHERS = 20_000  # rows of a part: they become dense
 SMALLEST = 1e-12  # eigenvalues, relative to the largest, that are rounding
 
 
@@ -27,10 +30,11 @@ def in_span(rows: Mapping[str, Any]) -> Mapping[str, Any]:
     >>> abs(found["test"].round(6)).tolist()  # what no training row has cannot matter
     [[5.0]]
     """
-    train = rows["train"]
-    if not issparse(train) or not train.shape[0] < train.shape[1] or train.shape[0] > MOST_ROWS:
+    train, most = rows["train"], max(part.shape[0] for part in rows.values())
+    if not issparse(train) or not train.shape[0] < train.shape[1] or train.shape[0] > MOST_ROWS or most > MOST_OTHERS:
         return rows
-    values, vectors = np.linalg.eigh((train @ train.T).toarray())  # (N,), (N, N)
-    kept = values > SMALLEST * values[-1]
-    axes = vectors[:, kept] / np.sqrt(values[kept])  # (N, R)
-    return {name: (part @ train.T).toarray() @ axes for name, part in rows.items()}
+    with one_thread():
+        values, vectors = np.linalg.eigh((train @ train.T).toarray())  # (N,), (N, N)
+        kept = values > SMALLEST * values[-1]
+        axes = vectors[:, kept] / np.sqrt(values[kept])  # (N, R)
+        return {name: (part @ train.T).toarray() @ axes for name, part in rows.items()}

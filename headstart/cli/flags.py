@@ -51,7 +51,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--packs", "Download the packs of models, word vectors and the lexicon that are missing, and rank them too.", WHICH, kind=bool),
         Flag("--minutes", "Time limit: the sample of rows shrinks, and slow bases are skipped, to keep it.", WHICH, kind=float, default=5.0, least=0),
         Flag("--then", "compare: run the study of the best base.", WHICH),
-        Flag("--arms", f"Out of {listed_arms()}; with commas. With an external causal language model zero-shot and prompt are added to the default. "
+        Flag("--arms", f"Out of {listed_arms()}; with commas. With an external causal language model zero-shot and prompt are added to the default, and ensemble where there is another base. "
              "[default: majority,tfidf,scratch,frozen,full]", COMPARE, "arms", commas=True),
         Flag("--labels", "Label counts to compare at: 50,200,800,all. [default: all]", COMPARE, "labels", commas=True, place=label_count),
         Flag("--model", "Model; may be given several times. [default: gru, gru-additive, attention, transformer]", GRID, "models", many=True),

@@ -75,7 +75,7 @@ def run_study(config: StudyConfig, out: Path, given: Given, other: str | None = 
     must_run(given)
     dry_run = given["--dry-run"]
     config = with_best_base(config, out, Bar(given["--quiet"]))
-    config = with_usual_arms(config, Bar(given["--quiet"]))
+    config = with_usual_arms(config, Bar(given["--quiet"]), out)
     if given.values.get("--prepare"):
         from headstart.study.classify import prepare_study
 

@@ -239,7 +239,7 @@ def complaints(folder: Path) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         run = folder.parent
-        if not folder.exists() and (run / "result.json").exists():
+        if not folder.exists() and (run / "result.json").exists() and (run.parent.parent / "study.json").exists():
             raise ModelError(
                 f"{run} has scores but no weights: a study keeps those of one seed per arm, with the most labels. "
                 f"headstart finetune --config {run / 'config.toml'} --out RUN trains this one again."

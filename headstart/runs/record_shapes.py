@@ -307,7 +307,7 @@ class _Base(Shape):
     path: str
     shape: str
     sha256: str
-    has_words: bool = True
+    language_head: bool = True
 
 
 class _Failure(Shape):

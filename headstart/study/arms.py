@@ -39,9 +39,7 @@ class ArmKind:
     joined: bool = False  # a base and TF-IDF
     one_side: bool = False  # it sees one text of a pair
     asks: bool = False  # it asks a language head for label words, so it is for bases that have one
-    helped: bool = (
-        False  # by the scores of a language model that is asked in words: the first base that has a language head
-    )
+    pools_zero_shot: bool = False  # with the zero-shot scores of the first base that has a language head
     partner: str = ""  # the arm that it is without the one thing that it adds: TF-IDF, or labels
     # How a run of it is trained.
     run: bool = False  # its cells are runs, with a learning rate, a log and a receipt
@@ -144,7 +142,7 @@ ON_A_BASE = (
 ASKED_IN_WORDS = (
     ArmKind("zero-shot", "the probabilities of the label words, without labels", 7, "weights", only="classify", reads="text", asks=True, labelled=False),
     ArmKind(
-        "ensemble", "a linear probe on the base, and zero-shot", 6, "weights", only="classify", reads="text", helped=True,
+        "ensemble", "a linear probe on the base, and zero-shot", 6, "weights", only="classify", reads="text", pools_zero_shot=True,
         partner="zero-shot", made="headstart.study.ensemble:ensemble", after="zero-shot",
     ),
     ArmKind(

@@ -15,24 +15,23 @@ def asking_arms(cfg: StudyConfig) -> list[str]:
     return [arm for arm in cfg.trained if arm_kind(arm).asks]
 
 
-def with_words(cfg: StudyConfig, bases: Sequence[BaseRun]) -> list[BaseRun]:
+def with_language_heads(cfg: StudyConfig, bases: Sequence[BaseRun]) -> list[BaseRun]:
     """The bases, with whether each has a language head, where an arm needs to know."""
     if not asking_arms(cfg):
         return list(bases)
     from headstart.bases.at_hand import has_language_head
 
-    return [replace(base, has_words=has_language_head(str(base.path))) for base in bases]
+    trusted = bool(cfg.finetune.get("allow_pickle"))
+    return [replace(base, language_head=has_language_head(str(base.path), trusted)) for base in bases]
 
 
-def refuse_wordless(cfg: StudyConfig, bases: Sequence[BaseRun], watch: Watch) -> None:
+def refuse_without_language_head(cfg: StudyConfig, bases: Sequence[BaseRun], watch: Watch) -> None:
     """An error if an arm asks for label words and no base has any; a note of the bases that are not asked."""
-    asking, without = asking_arms(cfg), ", ".join(base.name for base in bases if not base.has_words)
-    if asking and not any(base.has_words for base in bases):
+    asking, without = asking_arms(cfg), ", ".join(base.name for base in bases if not base.language_head)
+    if asking and not any(base.language_head for base in bases):
         raise ConfigError(
-            f"{without} has no language head, which the arm {asking[0]} needs. Leave out the arm, or add a language model "
-            "to the bases, such as --base smollm2."
+            f"No base has a language head ({without}), which the arm {asking[0]} needs. Leave out the arm, or add a "
+            "language model to the bases, such as --base smollm2."
         )
     if without:
-        watch.note(
-            f"Note: without a language head, {without} cannot be asked for label words: no {', '.join(asking)} there."
-        )
+        watch.note(f"Note: {', '.join(asking)} left out for {without}: no language head.")

@@ -29,6 +29,7 @@ from headstart.hub.packs import get_pack
 from headstart.imported import imported
 from headstart.prompts import prompts_for
 from headstart.runs.disk import write_file
+from headstart.runs.threads import torch_threads
 from headstart.strict_json import to_json
 from headstart.study.arms import ARMS, ArmKind, arm_kind
 from headstart.study.baseline import Baseline
@@ -213,5 +214,6 @@ def write_cell(data: Labelled, made: Baseline, path: Path) -> None:
         "seconds": made.seconds,
         "rate": made.c,
         "trained_parameters": made.parameters,
+        "threads": torch_threads(),  # that features were computed with; 0: without torch
     }
     write_file(path / "result.json", to_json(result).encode())

@@ -35,7 +35,7 @@ from headstart.schema import differences, parse, read_toml, to_toml
 from headstart.shapes import PRESETS, is_external
 from headstart.strict_json import to_json
 from headstart.study.arms import ARMS
-from headstart.study.asked import refuse_wordless, with_words
+from headstart.study.asked import refuse_without_language_head, with_language_heads
 from headstart.study.baselines import refuse_impossible
 from headstart.study.measured import Measured
 from headstart.study.plan import (
@@ -105,7 +105,7 @@ def work_on_study(out: Path, engine: Engine, watch: Watch) -> Callable[[], None]
 @contextmanager
 def _begun(cfg: StudyConfig, out: Path, watch: Watch) -> Iterator[tuple[StudyFile, list[Arm], int]]:
     """The folder of the study, locked, with what is known before the first cell."""
-    _refuse_untrained(cfg)
+    refuse_untrained(cfg)
     _check_folder(out, cfg)
     with study_folder(out):
         state, arms, every = _planned_from(cfg, out, watch)
@@ -122,8 +122,8 @@ def _planned_from(cfg: StudyConfig, out: Path, watch: Watch) -> tuple[StudyFile,
     refuse_impossible(cfg, data)
     state = _begin(out, cfg, data, watch)
     bases = named_bases([*_given(cfg), *_pretrained(out, cfg, watch)]) if cfg.trained else []
-    bases = with_words(cfg, bases)
-    refuse_wordless(cfg, bases, watch)
+    bases = with_language_heads(cfg, bases)
+    refuse_without_language_head(cfg, bases, watch)
     _note_bases(state, bases)
     return state, arms_of(cfg, bases), every
 
@@ -162,36 +162,41 @@ def _finish(out: Path, state: StudyFile) -> None:
     shutil.rmtree(out / "features", ignore_errors=True)
 
 
-def with_usual_arms(cfg: StudyConfig, watch: Watch) -> StudyConfig:
+def with_usual_arms(cfg: StudyConfig, watch: Watch, out: Path | None = None) -> StudyConfig:
     """`cfg` with the arms of a prompt too, where arms are not given and every base with a language head is an external causal model.
 
     A task other than classify has no majority class, but a constant answer, and no prompt; tags and pairs of texts have baselines of their own.
+    The study in `out` goes on with the arms that it has.
     """
     if "arms" in cfg.model_fields_set:
         return cfg
+    if out and (out / "study.toml").exists():
+        before = parse(StudyConfig, read_toml(out / "study.toml"), str(out / "study.toml"))
+        return cfg.model_copy(update={"arms": before.arms})
     data = split_labelled(cfg.data)
     based = bool(cfg.bases or cfg.pretrain)
     cfg = cfg.model_copy(update={"arms": usual_arms(data.target.task, data.reads, based)})
     prompted = data.target.task == ARMS["prompt"].only and data.reads == ARMS["prompt"].reads
-    if not prompted or not _asked_unasked(cfg.bases):
+    if not prompted or not _prompts_by_default(cfg):
         return cfg
+    added = ("zero-shot", "prompt", "ensemble")[: 2 + (len(cfg.bases) > 1)]
     try:
         prompts_for(data.labels, True, cfg.prompts, cfg.label_words)
     except ConfigError as error:
-        watch.note(f"Note: the arms zero-shot and prompt are left out. {error}")
+        watch.note(f"Note: the arms {' and '.join(added)} are left out. {error}")
         return cfg
-    joined = ("ensemble",) if len(cfg.bases) > 1 else ()
-    return cfg.model_copy(update={"arms": (*cfg.arms, "zero-shot", "prompt", *joined)})
+    return cfg.model_copy(update={"arms": (*cfg.arms, *added)})
 
 
-def _asked_unasked(bases: Sequence[str]) -> bool:
+def _prompts_by_default(cfg: StudyConfig) -> bool:
     """Whether label words are asked for where nobody says: of all bases that have a language head, or of none."""
-    well = [base for base in bases if _asks_well(base)]
+    well = [base for base in cfg.bases if _asks_well(base)]
     if not well:
         return False
     from headstart.bases.at_hand import has_language_head
 
-    return not any(base in PRESETS or has_language_head(base) for base in bases if base not in well)
+    others, trusted = [base for base in cfg.bases if base not in well], bool(cfg.finetune.get("allow_pickle"))
+    return not any(base in PRESETS or has_language_head(base, trusted) for base in others)
 
 
 def _asks_well(base: str) -> bool:
@@ -290,7 +295,7 @@ def _found(base: str) -> BaseRun:
     return BaseRun(base, _run_of(folder), _shape(folder), _elsewhere(folder))
 
 
-def _refuse_untrained(cfg: StudyConfig) -> None:
+def refuse_untrained(cfg: StudyConfig) -> None:
     """A preset is a shape without weights; from scratch, each run makes its tokenizer of its own training rows."""
     presets, others = [base for base in cfg.bases if base in PRESETS], [arm for arm in cfg.trained if arm != "scratch"]
     if presets and others:
@@ -351,8 +356,8 @@ def _note_bases(state: StudyFile, bases: Sequence[BaseRun]) -> None:
             continue
         now = base_sha256(base.path)
         facts: BaseFacts = {"path": str(base.path), "shape": base.shape, "elsewhere": base.elsewhere, "sha256": now}
-        if not base.has_words:
-            facts["has_words"] = False
+        if not base.language_head:
+            facts["language_head"] = False
         state["bases"][base.name] = facts
         if before.get(str(base.path), facts)["sha256"] != now:
             raise ConfigError(f"The base {base.path} has changed since this study began. Begin a new study.")

@@ -28,7 +28,7 @@ from headstart.study.zero_shot import word_scorer
 from headstart.targets.target import Target
 from headstart.text.split import Labelled
 
-MOST_ASKED = 1000  # training rows that the language model reads
+MOST_ASKED = 1000  # training rows that the language model reads, to fit the exponents
 PROBE_C = 1.0  # of the probe, on features of length 1 on average
 PENALTY = 10.0  # on the squared distance of an exponent from 1/2
 
@@ -52,9 +52,8 @@ def ensemble(cfg: StudyConfig, cell: Cell, data: Labelled, out: Path) -> Baselin
         )
     job = Finetuning.prepare(frozen_settings(cfg, cell, out), Kept(), Watch())
     assert job.text.features is not None, "a frozen base has features"
-    read = [data.train[i] for i in rows_to_fit(len(data.train), MOST_ASKED)]
-    labels = target.encode([e.label for e in read])
-    texts = {"train": [e.text for e in read], "seen": list(job.unlabelled), "test": [e.text for e in data.test]}
+    labels = target.encode([e.label for e in data.train])
+    texts = {"train": [e.text for e in data.train], "seen": list(job.unlabelled), "test": [e.text for e in data.test]}
     states = {name: job.text.features(part).numpy() for name, part in texts.items()}
     standard = Standard.of(states["train"])
     rows = {name: standard.unit(part) for name, part in states.items()}
@@ -63,9 +62,10 @@ def ensemble(cfg: StudyConfig, cell: Cell, data: Labelled, out: Path) -> Baselin
     told = np.log(np.maximum(read_predictions(asked.path, target, len(data.test))[1], SMALLEST))
     exponents = np.full(2, 0.5)
     if held_out is not None:
-        words = _asked_in_words(cfg, cell, known, texts["train"])
-        both = np.array([_centred(words) / known["spread"], held_out / _spread(held_out)])
-        exponents = fit_pool(both, labels, PENALTY)
+        read = rows_to_fit(len(labels), MOST_ASKED)
+        words = _asked_in_words(cfg, cell, known, [texts["train"][i] for i in read])
+        both = np.array([_centred(words) / known["spread"], held_out[read] / _spread(held_out)])
+        exponents = fit_pool(both, labels[read], PENALTY)
     test = np.array([_centred(told) / known["spread"], _logs(probe.outputs(rows["test"], target)) / spread])
     chosen = {
         "exponents": dict(zip(("zero-shot", "probe"), exponents.tolist(), strict=True)),

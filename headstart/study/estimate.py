@@ -15,8 +15,9 @@ from headstart.jobs.estimate import Cost, estimate
 from headstart.jobs.finetune import FEW
 from headstart.prompts import CALIBRATED_ON
 from headstart.shapes import PRESETS
-from headstart.study.asked import with_words
+from headstart.study.asked import with_language_heads
 from headstart.study.baselines import refuse_impossible
+from headstart.study.classify import refuse_untrained
 from headstart.study.ensemble import MOST_ASKED
 from headstart.study.plan import (
     BaseRun,
@@ -128,6 +129,7 @@ class Costs:
 
 def study_estimate(cfg: StudyConfig, jobs: int = 1) -> tuple[StudyEstimate, dict[str, float]]:
     """What a study costs from its very start, on this machine; and the seconds of each of its cells."""
+    refuse_untrained(cfg)
     data = split_labelled(cfg.data)
     refuse_impossible(cfg, data)
     every = len(data.train) + len(data.valid)
@@ -141,7 +143,7 @@ def study_estimate(cfg: StudyConfig, jobs: int = 1) -> tuple[StudyEstimate, dict
     names = [*cfg.bases, *(cfg.objectives if cfg.pretrain else ())]
     bases = named_bases([BaseRun(name, Path(name), str(i)) for i, name in enumerate(names)])
     given = len(cfg.bases)
-    arms = arms_of(cfg, [*with_words(cfg, bases[:given]), *bases[given:]])
+    arms = arms_of(cfg, [*with_language_heads(cfg, bases[:given]), *bases[given:]])
     wanted = [*trials(cfg, arms, every), *cells(cfg, arms, {})]
     costs = Costs(cfg, every, len(data.test), dict(zip((base.name for base in bases), timed, strict=False)))
     probed = [

@@ -156,7 +156,7 @@ class BaseRun:
     path: Path
     shape: str  # equal for two bases whose untrained models are the same
     elsewhere: bool = False  # a model of Hugging Face, as it came or trained further
-    has_words: bool = True  # a language head, which can be asked for label words
+    language_head: bool = True  # a language head, which can be asked for label words
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Arm:
 
     def varies(self, labels: int | None) -> bool:
         """Whether another seed could give another result: it draws the labels, and starts the weights that are trained."""
-        computed = bool(self.row.made) and not self.row.after
+        computed = bool(self.row.made) and not (self.row.after and arm_kind(self.row.after).run)
         return labels is not None and (labels > 0 or not computed)
 
     @property
@@ -209,10 +209,10 @@ def arms_of(cfg: StudyConfig, bases: list[BaseRun]) -> list[Arm]:
         untrained: set[str] = set()
         for base in bases:
             row, asked = arm_kind(kind), None
-            if (kind == "scratch" and base.shape in untrained) or (row.asks and not base.has_words):
+            if (kind == "scratch" and base.shape in untrained) or (row.asks and not base.language_head):
                 continue
-            if row.helped:
-                asked = next((other for other in bases if other.has_words), None)
+            if row.pools_zero_shot:
+                asked = next((other for other in bases if other.language_head), None)
                 if asked is None or (asked == base and len(bases) > 1):
                     continue
             untrained.add(base.shape)

@@ -18,7 +18,7 @@ from headstart.study.check import Verification
 from headstart.study.run import Planned, run_cell
 
 TOLERANCE = 0.01  # of a probability or a score, where the machine or a version is another one
-CLOCK = ("run", "seconds", "preparing_seconds", "tokens_per_second", "communication_seconds", "processes", "gradients", "weights_sha256", "config_sha256")  # fmt: skip
+CLOCK = ("run", "seconds", "preparing_seconds", "tokens_per_second", "communication_seconds", "processes", "threads", "gradients", "weights_sha256", "config_sha256")  # fmt: skip
 
 
 def check_again(found: Verification, cell: Planned, kept: Path, out: Path | None, watch: Watch) -> None:
@@ -27,7 +27,8 @@ def check_again(found: Verification, cell: Planned, kept: Path, out: Path | None
     before = out is not None and (out / "features").exists()
     with tempfile.TemporaryDirectory() as scratch:
         moved = _moved(cell, Path(scratch))
-        outcome = run_cell(moved, Path(scratch), threads=int(env.get("threads") or 0), watch=watch)
+        threads = env.get("threads") or _result(kept).get("threads")  # of a run, or of a cell that is none
+        outcome = run_cell(moved, Path(scratch), threads=int(threads or 0), watch=watch)
         if out is not None and not before:  # what a joined arm leaves there
             shutil.rmtree(out / "features", ignore_errors=True)
         if outcome.exit:

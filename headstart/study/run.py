@@ -28,6 +28,7 @@ from headstart.runs.lock import lock_folder
 from headstart.runs.manifest import unverified, verifying
 from headstart.runs.parent import end_with_parent
 from headstart.runs.run import Run
+from headstart.runs.threads import torch_threads
 from headstart.runs.watch import Watch
 
 Work = JobConfig | Callable[[Path], object]  # a job, or a baseline that writes its result.json into a folder
@@ -204,18 +205,28 @@ def run_cell(cell: Planned, out: Path, threads: int = 0, verify: bool = True, wa
     return Outcome(cell.name)
 
 
-def share_cores(threads: int) -> None:
-    """So many threads for what is no job, in this process and from now on: torch may be loaded only later, or never."""
+@contextmanager
+def at_most(threads: int) -> Iterator[None]:
+    """So many threads for what is no job, of torch and of BLAS; torch may be loaded only meanwhile, or never."""
+    from threadpoolctl import threadpool_limits
+
+    before, usual = torch_threads(), os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = str(threads)
-    if "torch" in sys.modules:
+    if before:
         sys.modules["torch"].set_num_threads(threads)
+    try:
+        with threadpool_limits(threads, "blas"):
+            yield
+    finally:
+        os.environ.pop("OMP_NUM_THREADS") if usual is None else os.environ.update(OMP_NUM_THREADS=usual)
+        if torch_threads():
+            sys.modules["torch"].set_num_threads(before or os.cpu_count() or 1)
 
 
 def _run(cell: Planned, path: Path, threads: int, watch: Watch | None) -> None:
     if not isinstance(cell.work, JobConfig):
-        if threads:
-            share_cores(threads)
-        cell.work(path)
+        with at_most(threads) if threads else nullcontext():
+            cell.work(path)
         return
     from headstart.jobs.job import run_job
 

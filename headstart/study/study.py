@@ -185,5 +185,5 @@ def compare(
     given = {"data": {"train": str(rows)}, "bases": places, "labels": tuple(label_counts)}
     given |= {"arms": tuple(arms)} if arms is not None else {}
     watch = watch or Watch()
-    cfg = with_usual_arms(with_best_base(parse(StudyConfig, {**given, **settings}), out, watch), watch)
+    cfg = with_usual_arms(with_best_base(parse(StudyConfig, {**given, **settings}), out, watch), watch, out)
     return Study.run(cfg, out, jobs, watch)

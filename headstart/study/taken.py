@@ -24,7 +24,7 @@ class BaseFacts(TypedDict):
     shape: str
     elsewhere: bool
     sha256: str  # of its weights
-    has_words: NotRequired[bool]  # missing in a study made before it was kept
+    language_head: NotRequired[bool]  # missing in a study made before it was kept
 
 
 class StudyFile(TypedDict, total=False):
@@ -42,7 +42,7 @@ class StudyFile(TypedDict, total=False):
 def bases_of(state: StudyFile) -> list[BaseRun]:
     """The bases of a study, as study.json has them; none while it is pretraining them."""
     return [
-        BaseRun(name, Path(b["path"]), b["shape"], b.get("elsewhere", False), b.get("has_words", True))
+        BaseRun(name, Path(b["path"]), b["shape"], b.get("elsewhere", False), b.get("language_head", True))
         for name, b in state.get("bases", {}).items()
     ]
 

@@ -79,7 +79,7 @@ class _Study:
 
     def __init__(self, results: Results) -> None:
         self.results, self.every, self.most = results, results.all_labels, results.most_labels
-        self.kinds = {arm.name: arm_kind(arm.kind.partition(":")[0]) for arm in results.arms}
+        self.kinds = {arm.name: arm_kind(arm.kind) for arm in results.arms}
         self.arms = {arm.name: arm for arm in results.at(self.every)}
         self.gaps = [self._gap(row) for row in results.differences]
         self.here = [gap for gap in self.gaps if gap.labels == self.every and {gap.a, gap.b} <= set(self.arms)]
@@ -264,13 +264,13 @@ class _Study:
         added = [
             self._compared(g)
             for g in self.here
-            if self.kinds[g.a].helped and not self.kinds[g.b].labelled and g != lead
+            if self.kinds[g.a].pools_zero_shot and not self.kinds[g.b].labelled and g != lead
         ]
         if added:
-            yield 0, "Together with zero-shot, " + "; ".join(added)
+            yield 0, "With a linear probe added, " + "; ".join(added)
 
     def _prompted(self, name: str) -> bool:
-        return self.kinds[name].asks or self.kinds[name].helped
+        return self.kinds[name].asks or self.kinds[name].pools_zero_shot
 
     def _floor(self) -> Iterator[tuple[int, str]]:
         floors = [(_mean(arm), self.kinds[arm.name].words) for arm in self.arms.values() if self._is_constant(arm)]

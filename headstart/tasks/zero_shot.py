@@ -161,11 +161,15 @@ def word_biases(
 ) -> tuple[Tensor, Tensor]:
     """The bias of each prompt, (P, C), that makes the classes equally frequent among unlabelled texts, and the logits of these, (N, C)."""
     found = [score(unlabelled, prompt).log_softmax(1) for prompt in prompts]
-    even = [torch.full_like(scores[0], 1 / scores.size(1)) for scores in found]
-    biases = torch.stack([matching_bias(scores, share) for scores, share in zip(found, even, strict=True)])
+    biases = torch.stack([even_bias(scores) for scores in found])
     return biases, torch.stack([scores + bias for scores, bias in zip(found, biases, strict=True)]).mean(0)
 
 
 def calibrated(scores: Tensor, unlabelled: Tensor) -> Tensor:
     """Scores (N, C) shifted so that the classes are equally frequent among unlabelled texts."""
-    return scores + matching_bias(unlabelled, torch.full_like(scores[0], 1 / scores.size(1)))
+    return scores + even_bias(unlabelled)
+
+
+def even_bias(scores: Tensor) -> Tensor:
+    """The bias, (C,), that makes the classes equally frequent among texts with these scores, (N, C)."""
+    return matching_bias(scores, torch.full_like(scores[0], 1 / scores.size(1)))

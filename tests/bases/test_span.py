@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, random_array
 from sklearn.linear_model import LogisticRegression, Ridge
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from headstart.bases import span
-from headstart.bases.regression import one_thread
+from headstart.bases import regression, span
 from headstart.bases.span import in_span
 
 RNG = np.random.default_rng(0)
@@ -47,11 +46,31 @@ def test_other_rows_stay_as_they_are(rows):
     assert in_span({"train": rows})["train"] is rows
 
 
+def test_many_other_rows_stay_sparse(monkeypatch):
+    monkeypatch.setattr(span, "MOST_OTHERS", 39)
+    assert in_span({"train": TRAIN})["train"] is TRAIN
+
+
 def test_many_rows_stay_as_they_are(monkeypatch):
     monkeypatch.setattr(span, "MOST_ROWS", 39)
     assert in_span({"train": TRAIN})["train"] is TRAIN
 
 
-def test_blas_has_one_thread_while_a_regression_is_fitted():
-    with one_thread():
-        assert {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"} == {1}
+def blas_threads() -> set[int]:
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+def test_blas_has_one_thread_while_a_regression_is_fitted(monkeypatch):
+    seen = []
+
+    class Counting(LogisticRegression):
+        def fit(self, *rows):
+            seen.append(blas_threads())
+            return super().fit(*rows)
+
+    monkeypatch.setattr(regression, "linear_model", lambda *_: Counting())
+    with threadpool_limits(2, "blas"):
+        regression.fit_regression((TRAIN.toarray(), CLASSES), None, (1.0, 10.0), 1.0)
+        assert blas_threads() == {2}
+    assert seen
+    assert set.union(*seen) == {1}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -9,6 +12,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from headstart.study.ensemble import PENALTY, fit_probe
 from headstart.study.joined import fit_pool
+from headstart.study.plan import Arm, BaseRun
 from headstart.targets.classes import Classes
 
 RNG = np.random.default_rng(0)
@@ -37,6 +41,12 @@ def test_a_class_of_one_row_has_no_scores_out_of_fold() -> None:
 def test_the_better_of_two_weighs_more_the_more_rows_say_so(rows: int, least: float) -> None:
     good, bad = fit_pool(np.array([TRUE, NOISE])[:, :rows], LABELS[:rows], PENALTY)
     assert good > least * bad
+
+
+def test_with_all_labels_nothing_in_it_is_drawn() -> None:
+    arm = Arm("ensemble", "ensemble", BaseRun("b", Path("b"), ""), BaseRun("l", Path("l"), ""))
+    assert [arm.varies(labels) for labels in (0, 8)] == [False, True]
+    assert replace(arm, name="stack", kind="stack").varies(0)  # its fine-tuned model is
 
 
 def test_two_that_are_alike_weigh_the_same() -> None:

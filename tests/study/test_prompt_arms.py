@@ -18,7 +18,7 @@ from headstart.errors import ConfigError, ModelError
 from headstart.jobs.pretrain import pretrain
 from headstart.runs.run import Run
 from headstart.runs.watch import Watch
-from headstart.schema import parse
+from headstart.schema import parse, to_toml
 from headstart.study.classify import with_usual_arms
 from headstart.study.estimate import study_estimate
 from headstart.study.plan import StudyConfig
@@ -171,11 +171,18 @@ def test_bases_without_a_language_head_stand_beside_one_that_is_asked(
     ]  # fmt: skip
     assert not study.results.failures
     assert {"ensemble bert", "zero-shot base"} in [{d.a, d.b} for d in study.results.differences]
-    assert "without a language head, bert cannot be asked for label words: no zero-shot, prompt:frozen there" in notes[-1]  # fmt: skip
+    assert "zero-shot, prompt:frozen left out for bert: no language head" in notes[-1]  # fmt: skip
     assert set(study_estimate(cfg)[1]) == {path.name for path in (tmp_path / "study" / "cells").iterdir()}
     assert Study.open(study.folder).results.plain() == study.results.plain()
-    with pytest.raises(ConfigError, match="bert has no language head, which the arm zero-shot needs"):
+    with pytest.raises(ConfigError, match=r"No base has a language head \(bert\), which the arm zero-shot needs"):
         Study.run(config(here, bases=bases[1:], arms=("tfidf", "zero-shot")), tmp_path / "other")
+
+
+def test_a_preset_is_refused_before_anything_is_timed(here: Path) -> None:
+    with pytest.raises(
+        ConfigError, match="The preset 'gpt' has no pretrained weights, which zero-shot would start from"
+    ):
+        study_estimate(config(here, bases=("gpt",), arms=("scratch", "zero-shot")))
 
 
 def test_labels_that_are_no_words_end_the_cell_with_what_to_do(here: Path, tmp_path: Path) -> None:
@@ -246,6 +253,11 @@ def test_an_external_language_model_brings_the_prompt_arms_along(
     (tmp_path / "headless" / "tokenizer.json").write_text(tokenizer.to_json())
     both = (str(tmp_path / "gpt2"), str(tmp_path / "headless"))
     assert arms(tmp_path, bases=both) == (*usual, "zero-shot", "prompt", "ensemble")
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    (begun / "study.toml").write_text(to_toml(config(here, arms=("tfidf", "full"))))
+    again = parse(StudyConfig, {"data": {"train": str(here / "rows.csv")}, "bases": both})
+    assert with_usual_arms(again, Notes(), begun).arms == ("tfidf", "full"), "it goes on with what it has"
     assert not notes
     (tmp_path / "rows.csv").write_text((here / "rows.csv").read_text().replace(",good", ",1").replace(",bad", ",0"))
     assert arms(tmp_path / "gpt2", data={"train": str(tmp_path / "rows.csv")}) == usual

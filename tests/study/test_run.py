@@ -10,7 +10,7 @@ import pytest
 from headstart.errors import BusyError, DivergedError, ResourceError, Stopped
 from headstart.runs.lock import lock_folder
 from headstart.runs.watch import Watch
-from headstart.study.run import Cells, Outcome, Planned, study_folder
+from headstart.study.run import Cells, Outcome, Planned, run_cell, study_folder
 
 FAULTS: dict[str, tuple[BaseException, int, str]] = {
     "diverged": (DivergedError("The loss is not finite."), 7, "The loss is not finite."),
@@ -71,6 +71,15 @@ def test_cells_that_are_no_jobs_share_the_cores(tmp_path: Path, monkeypatch: pyt
     with Cells(tmp_path, planned, 2, Told()) as cells:
         cells.run(planned)
     assert [file.read_text() for file in tmp_path.glob("cells/*/threads")] == ["1", "1"]
+
+
+def test_a_cell_that_is_run_here_leaves_the_threads_as_they_were(tmp_path: Path) -> None:
+    import torch
+
+    before = torch.get_num_threads()
+    assert run_cell(Planned("a", count_threads), tmp_path, threads=before + 1).exit == 0
+    assert (tmp_path / "cells" / "a" / "threads").read_text() == str(before + 1)
+    assert torch.get_num_threads() == before
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -356,7 +356,7 @@ def test_an_arm_without_a_model_that_is_best_is_named_beside_the_best_that_gives
     ]
     rows = [gap("prompt", "scratch", 25.0, 22.0, 28.0), gap("prompt", "tfidf", 15.0, 12.0, 18.0), gap("ensemble", "tfidf", 17.0, 14.0, 20.0), gap("ensemble", "zero-shot", 5.0, 3.0, 7.0)]  # fmt: skip
     told = verdict(study(arms, rows)).splitlines()
-    assert "- Together with zero-shot, ensemble beats zero-shot by 5.0 points (3.0 to 7.0)." in told
+    assert "- With a linear probe added, ensemble beats zero-shot by 5.0 points (3.0 to 7.0)." in told
     assert "- Next: ensemble has the highest mean, but gives no model; of the others, use prompt." in told
 
 
