@@ -11,6 +11,7 @@ from headstart.config import PretrainConfig
 from headstart.errors import ConfigError
 from headstart.hub.pack_contents import PACKS
 from headstart.hub.packs import pack_folder
+from headstart.runs.model_dir import Saved
 from headstart.runs.run import Run, runs_in
 from headstart.shapes import PRESETS
 
@@ -61,7 +62,12 @@ def missing_packs() -> dict[str, str]:
 
 def has_language_head(base: str, allow_pickle: bool = False) -> bool:
     """Whether a pretrained base has an output over the vocabulary, which can be asked for label words."""
-    return not is_distilled(base) and not open_base(base, allow_pickle).fresh
+    return knows_words(open_base(base, allow_pickle), base)
+
+
+def knows_words(saved: Saved, base: str) -> bool:
+    """The same of a base that is open."""
+    return not saved.fresh and not is_distilled(base)
 
 
 def is_distilled(base: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from headstart.bases.at_hand import is_distilled, must_have_weights
+from headstart.bases.at_hand import knows_words, must_have_weights
 from headstart.bases.pretrained import open_base
 from headstart.bases.routes import FOLDS, ROUTES, BaseFeatures, Fold, Route, Rows
 from headstart.errors import ConfigError, DataError, UserError, first_line
@@ -254,7 +254,7 @@ def opened(
     prompts: tuple[Prompt, ...] = ()
     if task != "classify":  # there are no label words to ask for
         return Candidate(name, saved, prompts, tuple(r for r in routes if not r.asks))
-    if saved.fresh or is_distilled(name):
+    if not knows_words(saved, name):
         skipped.append(f"{name}, zero-shot and prompt:frozen: it has no language head.")
     else:
         try:

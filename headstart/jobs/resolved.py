@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headstart.bases.at_hand import is_distilled
+from headstart.bases.at_hand import knows_words
 from headstart.bases.pretrained import within
 from headstart.config import FinetuneConfig
 from headstart.errors import ConfigError
@@ -54,7 +54,7 @@ def with_prompt(
         return cfg
     if before:
         return cfg.model_copy(update={"prompt": before.prompt, "label_words": before.label_words})
-    if taken and (taken.fresh or is_distilled(cfg.base)):
+    if taken and not knows_words(taken, cfg.base):
         raise ConfigError(
             f"{cfg.base} has no language head, which a prompt needs. Take a causal or masked language model such as smollm2, "
             "or leave out --prompt."

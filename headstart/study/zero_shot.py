@@ -50,12 +50,12 @@ def write_zero_shot(
 
 def word_scorer(base: str, finetune: Mapping[str, Any]) -> tuple[bool, Callable[[Sequence[str], Prompt], Tensor]]:
     """Whether a base is causal, and what scores the label words of a prompt after texts, (N, C)."""
-    from headstart.bases.at_hand import is_distilled
+    from headstart.bases.at_hand import knows_words
     from headstart.bases.pretrained import open_base, within
     from headstart.tasks.zero_shot import word_scores
 
     saved = open_base(base, bool(finetune.get("allow_pickle")))
-    if saved.fresh or is_distilled(base):
+    if not knows_words(saved, base):
         raise ConfigError(
             f"{base} has no language head, which the arm zero-shot needs. Leave out the arm, or the base."
         )

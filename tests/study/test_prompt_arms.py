@@ -31,6 +31,14 @@ DISHES = ["soup", "bread", "fish", "cake", "rice", "tea", "salad", "curry", "pas
 WORDS = {"good": "good", "bad": "bad"}
 
 
+class Notes(Watch):
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.told.append(text)
+
+
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("meals")
@@ -157,21 +165,16 @@ def test_bases_without_a_language_head_stand_beside_one_that_is_asked(
     shape = elsewhere("bert", vocab_size=tokenizer.size)
     transformers.BertModel(transformers.BertConfig(**shape.settings)).save_pretrained(tmp_path / "bert")
     (tmp_path / "bert" / "tokenizer.json").write_text(tokenizer.to_json())
-    notes: list[str] = []
-
-    class Notes(Watch):
-        def note(self, text: str) -> None:
-            notes.append(text)
-
+    notes = Notes()
     bases = (str(here / "base"), str(tmp_path / "bert"))
     cfg = config(here, bases=bases, arms=("frozen", "zero-shot", "prompt:frozen", "ensemble"), labels=(8,))
-    study = Study.run(cfg, tmp_path / "study", watch=Notes())
+    study = Study.run(cfg, tmp_path / "study", watch=notes)
     assert sorted(arm.name for arm in study.results.arms) == [
         "ensemble bert", "frozen base", "frozen bert", "prompt:frozen base", "zero-shot base",
     ]  # fmt: skip
     assert not study.results.failures
     assert {"ensemble bert", "zero-shot base"} in [{d.a, d.b} for d in study.results.differences]
-    assert "zero-shot, prompt:frozen left out for bert: no language head" in notes[-1]  # fmt: skip
+    assert "zero-shot, prompt:frozen left out for bert: no language head" in notes.told[-1]  # fmt: skip
     assert set(study_estimate(cfg)[1]) == {path.name for path in (tmp_path / "study" / "cells").iterdir()}
     assert Study.open(study.folder).results.plain() == study.results.plain()
     with pytest.raises(ConfigError, match=r"No base has a language head \(bert\), which the arm zero-shot needs"):
@@ -232,15 +235,11 @@ def test_an_external_language_model_brings_the_prompt_arms_along(
     shape = elsewhere("gpt2", vocab_size=tokenizer.size)
     transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape.settings)).save_pretrained(tmp_path / "gpt2")
     (tmp_path / "gpt2" / "tokenizer.json").write_text(tokenizer.to_json())
-    notes: list[str] = []
-
-    class Notes(Watch):
-        def note(self, text: str) -> None:
-            notes.append(text)
+    notes = Notes()
 
     def arms(base: Path, **changes: Any) -> tuple[str, ...]:
         given = {"data": {"train": str(here / "rows.csv")}, "bases": (str(base),), **changes}
-        return with_usual_arms(parse(StudyConfig, given), Notes()).arms
+        return with_usual_arms(parse(StudyConfig, given), notes).arms
 
     usual = ("majority", "tfidf", "scratch", "frozen", "full")
     assert arms(here / "base") == usual
@@ -257,11 +256,11 @@ def test_an_external_language_model_brings_the_prompt_arms_along(
     begun.mkdir()
     (begun / "study.toml").write_text(to_toml(config(here, arms=("tfidf", "full"))))
     again = parse(StudyConfig, {"data": {"train": str(here / "rows.csv")}, "bases": both})
-    assert with_usual_arms(again, Notes(), begun).arms == ("tfidf", "full"), "it goes on with what it has"
-    assert not notes
+    assert with_usual_arms(again, notes, begun).arms == ("tfidf", "full"), "it goes on with what it has"
+    assert not notes.told
     (tmp_path / "rows.csv").write_text((here / "rows.csv").read_text().replace(",good", ",1").replace(",bad", ",0"))
     assert arms(tmp_path / "gpt2", data={"train": str(tmp_path / "rows.csv")}) == usual
-    assert "zero-shot and prompt are left out" in notes[0]
+    assert "zero-shot and prompt are left out" in notes.told[0]
 
 
 def test_a_cell_says_how_the_two_were_weighed(study: Study) -> None:
